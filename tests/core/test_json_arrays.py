@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from wardround.core.json_arrays import pack, unpack
+from wardround.core.codes.json_arrays import pack, unpack
 
 
 def test_packed_values_come_back() -> None:

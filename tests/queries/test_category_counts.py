@@ -4,9 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from wardround.core.codes.json_arrays import unpack
 from wardround.core.contracts import Message, Site
 from wardround.core.errors import Refusal
-from wardround.core.json_arrays import unpack
 from wardround.data.query import ask_all
 from wardround.queries.category_counts import category_counts
 

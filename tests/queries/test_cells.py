@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 from tests.support.amount import examples
+from wardround.core.codes.json_arrays import unpack
 from wardround.core.contracts import Message, Site
-from wardround.core.json_arrays import unpack
 from wardround.queries.cards import describe
 from wardround.queries.category_counts import category_counts
 from wardround.queries.cells import coarse_ends, coarse_moments, coarse_share, fences, in_cells, step_above

@@ -5,10 +5,10 @@ import pandas as pd
 import pytest
 
 from tests.support.answers import numbers_of
+from wardround.core.codes.json_arrays import pack, unpack
 from wardround.core.components.terms import Extent
 from wardround.core.contracts import Message, Site
 from wardround.core.errors import Refusal
-from wardround.core.json_arrays import pack, unpack
 from wardround.partners.similarity.histograms import WIDE, ZOOM, ZOOMS
 from wardround.queries.cells_of import MOST_EDGES, TERMS, ColumnCells, cells_of, count_cells, withhold_small_cells
 

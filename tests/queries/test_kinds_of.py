@@ -2,8 +2,8 @@
 
 import pandas as pd
 
+from wardround.core.codes.json_arrays import unpack
 from wardround.core.contracts import Message, Site
-from wardround.core.json_arrays import unpack
 from wardround.data.query import ask_all
 from wardround.queries.kinds_of import kinds_of
 

@@ -2,8 +2,8 @@
 
 import pandas as pd
 
+from wardround.core.codes.json_arrays import pack, unpack
 from wardround.core.contracts import Message, Site
-from wardround.core.json_arrays import pack, unpack
 from wardround.queries.names_of import names_of
 
 

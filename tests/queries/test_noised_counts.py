@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from wardround.core.codes.json_arrays import unpack
 from wardround.core.contracts import Message, Site
-from wardround.core.json_arrays import unpack
 from wardround.queries.noised_counts import CELLS, cell_counts, cell_edges, name_threshold, noised_counts
 
 FRAME = pd.DataFrame(

@@ -3,7 +3,7 @@
 import pytest
 
 from wardround.core.errors import Refusal
-from wardround.study.analysis import analysis_of, analysis_recipe
+from wardround.study.analyses.analysis import analysis_of, analysis_recipe
 from wardround.study.file import parse_study
 from wardround.study.methods import own_method
 

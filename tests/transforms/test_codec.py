@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from wardround.core import trees
-from wardround.core.bit_field import packed_bytes
 from wardround.core.chain import chain, send_up
+from wardround.core.codes.bit_field import packed_bytes
 from wardround.core.contracts import Message
 from wardround.core.errors import Refusal
 from wardround.transforms.clip import clip

@@ -16,7 +16,7 @@ from wardround.runs.analyses.analysis_result import AnalysisResult, ResultTable
 from wardround.runs.file_names import REPORT
 from wardround.runs.json_files import as_json as to_json
 from wardround.runs.result import values_of
-from wardround.study.analysis import all_settings, analysis_terms
+from wardround.study.analyses.analysis import all_settings, analysis_terms
 from wardround.study.file import Study
 from wardround.workflows.analysis import AnalysisPlan, check_analysis, exchanges_in_words
 

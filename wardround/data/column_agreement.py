@@ -12,9 +12,9 @@ import numpy as np
 import pandas as pd
 
 from wardround.core.analysis import Agreed, AgreedColumn
+from wardround.core.codes.json_arrays import pack
 from wardround.core.contracts import Message, Site
 from wardround.core.errors import Refusal
-from wardround.core.json_arrays import pack
 from wardround.data.query import Ask
 from wardround.queries.columns import as_codes, as_numbers, as_text, kind_of, list_some, suggest_name
 from wardround.queries.kinds_of import kinds_of

@@ -8,10 +8,10 @@ import numpy as np
 import pandas as pd
 
 from wardround.core.bounds import Count
+from wardround.core.codes.json_arrays import pack, unpack
 from wardround.core.components.recipes import recorded
 from wardround.core.components.terms import Terms
 from wardround.core.contracts import Message, Query, Report, Site, TaskKind
-from wardround.core.json_arrays import pack, unpack
 from wardround.queries.cells import in_cells
 from wardround.queries.columns import as_codes, as_numbers, kind_of, picture_kind
 

@@ -6,11 +6,11 @@ import numpy as np
 import pandas as pd
 
 from wardround.core.bounds import Count
+from wardround.core.codes.json_arrays import pack, unpack
 from wardround.core.components.recipes import recorded
 from wardround.core.components.terms import Terms
 from wardround.core.contracts import Message, Query, Report, Site
 from wardround.core.errors import Refusal
-from wardround.core.json_arrays import pack, unpack
 from wardround.queries.cells import in_cells
 from wardround.queries.columns import as_codes, as_numbers
 from wardround.queries.values import sum_over_sites

@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from wardround.core.bounds import Count, NotNegative
+from wardround.core.codes.json_arrays import pack, unpack
 from wardround.core.components.recipes import recorded
 from wardround.core.components.terms import Extent, Terms
 from wardround.core.contracts import Message, Query, Report, Site
 from wardround.core.errors import Refusal
-from wardround.core.json_arrays import pack, unpack
 from wardround.privacy.discrete_laplace import noise_source
 from wardround.queries.cells import in_cells
 from wardround.queries.names_of import MOST_NAMES, epsilon_spent

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
+from wardround.core.codes.json_arrays import pack, unpack
 from wardround.core.components.recipes import recorded
 from wardround.core.components.terms import Terms
 from wardround.core.contracts import Message, Query, Report, Site
-from wardround.core.json_arrays import pack, unpack
 from wardround.queries.values import typed_values
 
 TERMS = Terms(

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from wardround.core.bounds import Count, NotNegative
+from wardround.core.codes.json_arrays import pack, unpack
 from wardround.core.components.recipes import recorded
 from wardround.core.components.terms import Settings, Terms
 from wardround.core.contracts import Message, Query, Report, Site
-from wardround.core.json_arrays import pack, unpack
 from wardround.privacy.discrete_laplace import noise_source
 from wardround.queries.values import words_of
 

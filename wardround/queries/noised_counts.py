@@ -16,10 +16,10 @@ import numpy as np
 import pandas as pd
 
 from wardround.core.bounds import Count, NotNegative, Share
+from wardround.core.codes.json_arrays import pack, unpack
 from wardround.core.components.recipes import recorded
 from wardround.core.components.terms import Terms
 from wardround.core.contracts import Message, Query, Report, Site
-from wardround.core.json_arrays import pack, unpack
 from wardround.privacy.noised_sums import noise_key, with_gaussian_noise
 from wardround.queries.columns import as_numbers, as_text, kind_of
 from wardround.queries.values import sum_over_sites

@@ -14,10 +14,10 @@ from typing import Literal
 import numpy as np
 
 from wardround.core.bounds import Count
+from wardround.core.codes.json_arrays import pack, unpack
 from wardround.core.components.recipes import recorded
 from wardround.core.components.terms import Terms
 from wardround.core.contracts import Message, Query, Report, Site
-from wardround.core.json_arrays import pack, unpack
 from wardround.queries.cells import coarse_share, in_cells
 from wardround.queries.values import numbers_of
 

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from wardround.core.bit_field import GROUP, bytes_of_rows, rows_of_bytes
+from wardround.core.codes.bit_field import GROUP, bytes_of_rows, rows_of_bytes
 from wardround.core.contracts import Array
 
 SPACING = 0x9E3779B9

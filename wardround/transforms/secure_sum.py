@@ -22,9 +22,9 @@ from typing import Annotated
 import jax
 import jax.numpy as jnp
 
-from wardround.core.bit_field import packed_bytes
 from wardround.core.bounds import Bound, Positive
 from wardround.core.chain import identity
+from wardround.core.codes.bit_field import packed_bytes
 from wardround.core.contracts import OWED, Key, Message, Transform, Tree
 from wardround.core.errors import Refusal
 from wardround.privacy.integer_noise import add_owed_noise, draw_exact, draw_simulated

@@ -39,7 +39,7 @@ from wardround.runs.analyses.analysis_result import (
 from wardround.runs.fields import part_of
 from wardround.runs.folder import RunFolder
 from wardround.study import assemble
-from wardround.study.analysis import (
+from wardround.study.analyses.analysis import (
     WHERE,
     all_settings,
     analysis_from,
@@ -47,8 +47,8 @@ from wardround.study.analysis import (
     declared_levels,
     refuse_unfit,
 )
-from wardround.study.analysis_model import analysis_facts
-from wardround.study.analysis_noise import (
+from wardround.study.analyses.analysis_model import analysis_facts
+from wardround.study.analyses.analysis_noise import (
     AnalysisNoise,
     analysis_noise,
     privacy_sentence,

@@ -11,10 +11,10 @@ import pytest
 from tests.support.adversary.actors import LyingCoordinator
 from tests.support.adversary.monitor import monitor_of, trained_consortium
 from tests.support.adversary.questions import SITE, entries, keep_policies
+from wardround.core.codes.json_arrays import pack
 from wardround.core.components.recipes import Recipe, to_json
 from wardround.core.contracts import Message, Site
 from wardround.core.errors import Refusal
-from wardround.core.json_arrays import pack
 from wardround.deploy.coordinator.monitor.answer import windows_problem
 from wardround.deploy.party.decisions import read_offer, store_offer
 from wardround.deploy.protocol.status import Status

@@ -13,9 +13,9 @@ import pytest
 
 from tests.support import in_process
 from tests.support.adversary.actors import LyingCoordinator
+from wardround.core.codes.json_arrays import pack
 from wardround.core.components.recipes import recipe_of, to_json
 from wardround.core.contracts import Message, Scores, Task
-from wardround.core.json_arrays import pack
 from wardround.data.preparation import NumberColumn, Preparation, TextColumn
 from wardround.deploy.protocol.status import Status
 from wardround.deploy.protocol.study_id import study_id

@@ -15,10 +15,10 @@ import pytest
 from tests.support import in_process
 from tests.support.adversary.actors import Exchange, LyingCoordinator
 from tests.support.adversary.questions import SITE, entries, keep_policies, liar, with_patient_numbers
+from wardround.core.codes.json_arrays import unpack
 from wardround.core.components.recipes import recipe_of, to_json
 from wardround.core.contracts import Message
 from wardround.core.errors import Refusal
-from wardround.core.json_arrays import unpack
 from wardround.data.preparation import NumberColumn, Preparation, TextColumn
 from wardround.deploy.party import decisions
 from wardround.deploy.protocol.status import Status

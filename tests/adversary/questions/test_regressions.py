@@ -19,7 +19,7 @@ from wardround.deploy.protocol.replies import read_reply
 from wardround.deploy.protocol.requests import AgreeColumns, AskAnalysis, AskQuery, request_of
 from wardround.deploy.site.approvals import approve
 from wardround.statistics.regression.design import unpacked
-from wardround.study.analysis import analysis_recipe
+from wardround.study.analyses.analysis import analysis_recipe
 from wardround.study.file import parse_study
 
 SITE, ROWS = "bo", 120

@@ -12,7 +12,7 @@ from wardround.data.folder import data_folder
 from wardround.data.preparation import Preparation
 from wardround.engine.analyse import analyse, exchange_in_process
 from wardround.statistics.trees.prediction import predict_forest
-from wardround.study.analysis_model import unprepared
+from wardround.study.analyses.analysis_model import unprepared
 
 
 @pytest.mark.slow

@@ -23,7 +23,7 @@ from wardround.deploy.site.policy_file import set_policy
 from wardround.deploy.site.study_summary import describe
 from wardround.report.run.page import write_report
 from wardround.runs.read import require_result
-from wardround.study.analysis import analysis_recipe
+from wardround.study.analyses.analysis import analysis_recipe
 from wardround.study.file import parse_study
 
 

@@ -12,10 +12,10 @@ from safetensors.numpy import load_file
 from tests.support import in_process
 from tests.support.results import plain
 from wardround import __version__
+from wardround.core.codes.json_arrays import pack
 from wardround.core.components.recipes import Recipe, recipe_of, to_json
 from wardround.core.contracts import Message, Task
 from wardround.core.errors import Refusal
-from wardround.core.json_arrays import pack
 from wardround.deploy.coordinator.events import RoundDone
 from wardround.deploy.party.decisions import read_offer, store_offer, withdraw
 from wardround.deploy.protocol.study_id import study_id

@@ -73,7 +73,7 @@ def test_from_offer_to_withdrawal(home):
 
 
 def small_card(reply: bytes) -> dict:
-    from wardround.core.json_arrays import unpack
+    from wardround.core.codes.json_arrays import unpack
 
     return unpack(decode(reply)[1].arrays["card"])
 

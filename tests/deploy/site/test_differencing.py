@@ -8,10 +8,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from wardround.core.codes.json_arrays import unpack
 from wardround.core.components.recipes import Recipe, recipe_of, to_json
 from wardround.core.contracts import Message, Query, Scores, Task
 from wardround.core.errors import Refusal
-from wardround.core.json_arrays import unpack
 from wardround.data.table import Table
 from wardround.deploy.protocol.requests import Received, Topic, read_request
 from wardround.deploy.site.release.disclosure import coarse_figures, coarse_losses, in_own_cells

@@ -5,9 +5,9 @@ import pandas as pd
 import pytest
 from scipy.stats import chi2_contingency
 
+from wardround.core.codes.json_arrays import pack
 from wardround.core.contracts import Message, Site, Task
 from wardround.core.federation import assemble
-from wardround.core.json_arrays import pack
 from wardround.engine.simulate import Simulation
 from wardround.partners.similarity.histograms import Histograms, ask_histograms, complete_counts, differences
 from wardround.privacy.discrete_laplace import noise_variance

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.support import secure_sum_round as rounds
-from wardround.core.bit_field import pack_words, packed_bytes, unpack_words
+from wardround.core.codes.bit_field import pack_words, packed_bytes, unpack_words
 from wardround.core.contracts import Message
 from wardround.core.errors import Refusal
 from wardround.deploy.protocol.ring_bytes import arrays_of, read_vector

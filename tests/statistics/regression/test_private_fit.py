@@ -14,7 +14,7 @@ from wardround.deploy.demo import PURPOSE
 from wardround.deploy.site.release.privacy_budget import budget_of
 from wardround.privacy.accountant import Step, epsilon
 from wardround.runs.folder import RunFolder
-from wardround.study.analysis_noise import analysis_noise, with_deviation, with_noise
+from wardround.study.analyses.analysis_noise import analysis_noise, with_deviation, with_noise
 from wardround.study.file import parse_study
 from wardround.workflows.analysis import check_analysis, run_analysis
 

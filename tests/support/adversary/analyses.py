@@ -13,7 +13,7 @@ from wardround.deploy.demo import PURPOSE
 from wardround.deploy.protocol.replies import Reply, read_reply
 from wardround.deploy.protocol.requests import AgreeColumns, AskAnalysis, request_of
 from wardround.deploy.site.approvals import approve
-from wardround.study.analysis import analysis_recipe
+from wardround.study.analyses.analysis import analysis_recipe
 from wardround.study.file import parse_study
 
 SITE, CELL = "bo", 10

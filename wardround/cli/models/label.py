@@ -16,7 +16,7 @@ from wardround.runs.file_names import FUNCTIONS, REPORT
 from wardround.runs.json_files import as_json as to_json
 from wardround.runs.read import has_manifest
 from wardround.runs.result import values_of
-from wardround.study.analysis import said_analysis
+from wardround.study.analyses.analysis import said_analysis
 from wardround.study.file import Study
 from wardround.workflows.expert import DialogueStopped, give_answer, waiting_question
 

@@ -19,12 +19,12 @@ import numpy as np
 import pandas as pd
 from pydantic import TypeAdapter
 
+from wardround.core.codes.json_arrays import unpack
 from wardround.core.components.recipes import Recipe, recipe_of
 from wardround.core.contracts import Algorithm, Message, Query, Report, RoundRecord, Site
 from wardround.core.errors import Refusal
 from wardround.core.federation import PARTS
 from wardround.core.files import write_whole
-from wardround.core.json_arrays import unpack
 from wardround.core.quality import SMALLEST, Quality
 from wardround.core.text import plain_line
 from wardround.deploy.coordinator.monitor.answer import windows_problem

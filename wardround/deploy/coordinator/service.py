@@ -59,7 +59,7 @@ from wardround.runs.analyses.analysis_result import AnalysisResult
 from wardround.runs.folder import RunFolder
 from wardround.runs.json_files import read_json, write_json
 from wardround.runs.result import MonitorResult, RunResult
-from wardround.study.analysis import analysis_of
+from wardround.study.analyses.analysis import analysis_of
 from wardround.study.file import Study
 
 LOOK = 0.5

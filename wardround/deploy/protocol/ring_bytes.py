@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from wardround.core.bit_field import pack_words, packed_bytes, unpack_words
+from wardround.core.codes.bit_field import pack_words, packed_bytes, unpack_words
 from wardround.core.contracts import Message
 from wardround.privacy.secure_sum.masks import Ring
 from wardround.privacy.secure_sum.messages import BadMessage

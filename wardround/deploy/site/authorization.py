@@ -55,7 +55,7 @@ from wardround.deploy.trust.membership_witness import require_membership
 from wardround.deploy.trust.pins import check_roster, pinned_key, read_partners
 from wardround.privacy.budget import Budget
 from wardround.queries.columns import list_some
-from wardround.study.analysis import analysis_recipe
+from wardround.study.analyses.analysis import analysis_recipe
 from wardround.study.file import Named, Study
 from wardround.study.methods import numbers_by_site
 from wardround.study.votes import model_said

@@ -30,7 +30,7 @@ from wardround.engine import registry
 from wardround.queries.cards import MOST_TOLD, kinds_told
 from wardround.queries.columns import as_codes, as_numbers, suggest_name
 from wardround.runs.json_files import write_file
-from wardround.study.analysis import analysis_of
+from wardround.study.analyses.analysis import analysis_of
 from wardround.study.assemble import cleanup_of
 from wardround.study.data_rules import IMAGES
 from wardround.study.file import Study

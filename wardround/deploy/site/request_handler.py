@@ -61,7 +61,7 @@ from wardround.deploy.site.studies.correction import correction_of
 from wardround.deploy.site.study_worker import StudyWorker
 from wardround.deploy.trust.audit_log import LogNotWritable
 from wardround.privacy.budget import BudgetExhausted
-from wardround.study.analysis import analysis_of
+from wardround.study.analyses.analysis import analysis_of
 from wardround.study.file import Study
 
 TOPICS = tuple(topic for topic in Topic if topic not in (Topic.OFFER, Topic.OPEN))

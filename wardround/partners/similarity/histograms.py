@@ -19,9 +19,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.stats import chi2
 
+from wardround.core.codes.json_arrays import pack
 from wardround.core.components.recipes import Recipe
 from wardround.core.contracts import Engine, Message, Report
-from wardround.core.json_arrays import pack
 from wardround.partners.similarity.multiple_tests import holm
 from wardround.privacy.discrete_laplace import noise_variance
 from wardround.queries.cells_of import ColumnCells, cells_of

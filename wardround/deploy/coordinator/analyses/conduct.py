@@ -37,8 +37,8 @@ from wardround.runs.analyses.analysis_result import AnalysisResult
 from wardround.runs.folder import RunFolder
 from wardround.runs.read import has_manifest
 from wardround.study import assemble
-from wardround.study.analysis import analysis_from, analysis_recipe, declared_levels, refuse_unfit
-from wardround.study.analysis_noise import analysis_noise, privacy_sentence, with_deviation
+from wardround.study.analyses.analysis import analysis_from, analysis_recipe, declared_levels, refuse_unfit
+from wardround.study.analyses.analysis_noise import analysis_noise, privacy_sentence, with_deviation
 from wardround.study.file import Study
 from wardround.workflows.analysis import keep_model, record_of, result_of
 from wardround.workflows.expert import answers_in, keep_functions, recorded_expert

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 from pydantic import TypeAdapter
 
+from wardround.core.codes.json_arrays import unpack
 from wardround.core.components.recipes import Recipe
 from wardround.core.contracts import Message
-from wardround.core.json_arrays import unpack
 from wardround.deploy.protocol.reply_form import LARGEST_CELL, MOST_ROWS
 from wardround.queries.outcomes_by_window import ALL, FIGURES
 

@@ -18,7 +18,7 @@ from wardround.deploy.site.release.release_list import (
 )
 from wardround.privacy.secure_sum.wide_point import PLACES
 from wardround.queries.names_of import MOST_NAMES
-from wardround.study.analysis import all_settings, analysis_of, analysis_recipe, analysis_terms
+from wardround.study.analyses.analysis import all_settings, analysis_of, analysis_recipe, analysis_terms
 from wardround.study.file import Study
 
 FOR_AN_ARRAY = 256

@@ -23,7 +23,7 @@ from wardround.deploy.site.study_summary import (
     what_runs,
     who_asks,
 )
-from wardround.study.analysis import all_settings, analysis_of, analysis_recipe, analysis_terms
+from wardround.study.analyses.analysis import all_settings, analysis_of, analysis_recipe, analysis_terms
 from wardround.study.file import Study
 
 

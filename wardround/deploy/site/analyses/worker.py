@@ -15,11 +15,11 @@ import jax
 import numpy as np
 
 from wardround.core.analysis import Agreed, AgreedColumn, Analysis
+from wardround.core.codes.json_arrays import unpack
 from wardround.core.components.recipes import Recipe, from_json, recipe_of, to_json
 from wardround.core.contracts import Message, Query, Site
 from wardround.core.errors import Refusal
 from wardround.core.files import write_whole
-from wardround.core.json_arrays import unpack
 from wardround.data.column_agreement import columns_of_analysis, no_rows, rows_of_analysis
 from wardround.data.table import Table
 from wardround.deploy.protocol.requests import (
@@ -46,8 +46,8 @@ from wardround.privacy.secure_sum.wide_point import PRECISION, to_digits
 from wardround.queries.cells import in_cells
 from wardround.queries.names_of import MOST_NAMES
 from wardround.runs.explain.selection_file import KEPT
-from wardround.study.analysis import analysis_of
-from wardround.study.analysis_noise import analysis_noise, with_noise
+from wardround.study.analyses.analysis import analysis_of
+from wardround.study.analyses.analysis_noise import analysis_noise, with_noise
 from wardround.study.assemble import links_of
 from wardround.study.file import Study
 

@@ -9,7 +9,7 @@ from wardround.core.components.terms import Terms, terms_of
 from wardround.core.errors import Refusal
 from wardround.data.column_agreement import Declared
 from wardround.engine import registry
-from wardround.study.analysis_noise import refuse_privacy
+from wardround.study.analyses.analysis_noise import refuse_privacy
 from wardround.study.file import Named, Study
 from wardround.study.integer_noise import SECURE_SUM
 

@@ -1,0 +1,1 @@
+"""What an [analysis] of a study file means."""
