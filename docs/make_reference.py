@@ -339,7 +339,8 @@ def shown(value: Any) -> str:
     """A default as a study file would write it."""
     if value is None:
         return "none"
-    return f"`{json.dumps(list(value) if isinstance(value, tuple) else value, ensure_ascii=False)}`"
+    plain = list(value) if isinstance(value, tuple) else dict(value) if isinstance(value, Mapping) else value
+    return f"`{json.dumps(plain, ensure_ascii=False)}`"
 
 
 def study_page() -> str:

@@ -20,6 +20,7 @@ class BudgetSection(Section):
     kilowatt_hours: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     """measured where the processor tells it, else estimated;"""
     grams_co2: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    """of that electricity, by the grid it comes from."""
     country: str = WORLD
     """Whose grid the electricity comes from, by ISO 3166's three letters;"""
     grams_per_kwh: float | None = Field(default=None, ge=0, allow_inf_nan=False)

@@ -41,6 +41,7 @@ class TextSection(Section):
     """How free text becomes numbers: words are hashed into so many features, or counted where they are listed."""
 
     features: int = Field(default=256, ge=1, le=65_536)
+    """Features into which words are hashed, where none are listed."""
     words: list[str] = Field(default_factory=list)
     """Count these words alone; their document frequencies are found by the analysis `document_frequencies`."""
     weights: list[float] = Field(default_factory=list)
