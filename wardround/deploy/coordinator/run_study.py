@@ -63,10 +63,10 @@ from wardround.runs.result import MethodResult, MonitorResult, RunResult
 from wardround.runs.scores import ScoreBlock
 from wardround.runs.sites import SiteSummary
 from wardround.study import assemble
-from wardround.study.budget import budget_of
 from wardround.study.file import PrivacySection, Study
 from wardround.study.methods import own_method
 from wardround.study.model_facts import model_facts, prediction_task
+from wardround.workflows.budget import budget_of
 from wardround.workflows.run import budget_notes, compression_notes, meters_of, underfit_notes
 from wardround.workflows.training_plan import stopping_of
 
