@@ -89,6 +89,7 @@ MEANINGS: Mapping[str, str] = {
     "participation.present": 'Rounds in which a site is there, such as `va = "1-10, 20-"`; others always are.',
     "stopping.patience": "Evaluations without a lower loss after which training stops; the best model is kept.",
     "stopping.smallest": "How much lower the loss must be to count.",
+    "budget.grams_co2": "Grams of CO2, of that energy.",
     "evaluation.every": "Rounds from one look at the validation rows to the next.",
     "evaluation.resamples": "Bootstrap resamples for intervals; 0 for none.",
     "evaluation.keep_predictions": "Write `predictions.csv`: a line for each test patient. Not over real sites.",

@@ -5,7 +5,7 @@ import pytest
 
 from wardround.core.contracts import RoundRecord
 from wardround.core.errors import Refusal
-from wardround.engine.budget import UNLIMITED, Budget, Spending, refuse_spent
+from wardround.engine.budget import UNLIMITED, CostBudget, Spending, refuse_spent
 from wardround.engine.machine.power import joule_counter
 
 
@@ -13,8 +13,8 @@ def record(number: int, sent: int) -> RoundRecord:
     return RoundRecord(number, ("a",), 1, 10, 1.0, 1.0, sent, 0)
 
 
-def limited(most: float) -> Budget:
-    return Budget({"bytes": most}, lambda one: {"bytes": float(one.bytes_down)})
+def limited(most: float) -> CostBudget:
+    return CostBudget({"bytes": most}, lambda one: {"bytes": float(one.bytes_down)})
 
 
 def test_the_next_round_is_taken_to_cost_what_the_dearest_did():

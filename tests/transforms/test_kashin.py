@@ -5,7 +5,7 @@ from scipy.linalg import hadamard as matrix
 
 from wardround.core.contracts import Message
 from wardround.transforms.kashin import kashin
-from wardround.transforms.rotation import Frame, frame_for, random_signs, slots_of
+from wardround.transforms.rotation import BlockFrame, frame_for, random_signs, slots_of
 
 KEY = jax.random.key(3)
 
@@ -16,7 +16,7 @@ def coded(vector, **settings):
     return link, sent, np.asarray(sent.arrays["update"]["kashin/spread"])
 
 
-def by_hand(vector, words, frame: Frame) -> np.ndarray:
+def by_hand(vector, words, frame: BlockFrame) -> np.ndarray:
     """Appendix A.1 with n = 2 and delta 1, with the frame as a matrix: U has one column an entry."""
     signs = np.asarray(random_signs(words, frame))[:, 0]
     columns = (matrix(frame.block) * signs / np.sqrt(frame.block))[:, slots_of(frame)[: len(vector)]]

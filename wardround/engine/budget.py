@@ -19,7 +19,7 @@ UNITS = {
 }
 
 
-class Budget(NamedTuple):
+class CostBudget(NamedTuple):
     """Limits by resource, and what a round costs of each."""
 
     limits: Mapping[str, float]
@@ -30,7 +30,7 @@ class Budget(NamedTuple):
     """Energy used since the last call, where it can be measured."""
 
 
-UNLIMITED = Budget({}, lambda record: {})
+UNLIMITED = CostBudget({}, lambda record: {})
 
 
 class Spending(NamedTuple):
@@ -39,7 +39,7 @@ class Spending(NamedTuple):
     total: Mapping[str, float] = {}
     dearest: Mapping[str, float] = {}
 
-    def add(self, budget: Budget, records: Sequence[RoundRecord]) -> "Spending":
+    def add(self, budget: CostBudget, records: Sequence[RoundRecord]) -> "Spending":
         total, dearest = dict(self.total), dict(self.dearest)
         for record in records:
             for name, cost in budget.cost(record).items():
@@ -47,7 +47,7 @@ class Spending(NamedTuple):
                 dearest[name] = max(dearest.get(name, 0.0), cost)
         return Spending(total, dearest)
 
-    def rounds_left(self, budget: Budget) -> tuple[int, str]:
+    def rounds_left(self, budget: CostBudget) -> tuple[int, str]:
         """How many rounds as dear as the dearest still fit, and what ends them."""
         if budget.limits and not self.dearest:
             return 1, ""
@@ -59,7 +59,7 @@ class Spending(NamedTuple):
         return found
 
 
-def refuse_spent(budget: Budget) -> None:
+def refuse_spent(budget: CostBudget) -> None:
     """Refuse a budget that not even the first round fits into."""
     for name, cost in budget.first.items():
         limit = budget.limits.get(name)

@@ -12,7 +12,7 @@ import numpy as np
 from wardround.core.contracts import Algorithm, Engine, Params, Progress, RoundRecord
 from wardround.core.errors import Diverged, Refusal
 from wardround.core.quality import Quality
-from wardround.engine.budget import UNITS, UNLIMITED, Budget, Spending
+from wardround.engine.budget import UNITS, UNLIMITED, CostBudget, Spending
 from wardround.engine.checkpoint import read_checkpoint, read_header, write_checkpoint
 from wardround.engine.participation import Participation
 
@@ -76,10 +76,10 @@ class Memory(NamedTuple):
     spent: Mapping[str, float] = {}
     dearest: Mapping[str, float] = {}
 
-    def rounds_left(self, budget: Budget) -> tuple[int, str]:
+    def rounds_left(self, budget: CostBudget) -> tuple[int, str]:
         return Spending(self.spent, self.dearest).rounds_left(budget)
 
-    def pay(self, budget: Budget, records: Sequence[RoundRecord], end: int) -> "Memory":
+    def pay(self, budget: CostBudget, records: Sequence[RoundRecord], end: int) -> "Memory":
         """After these rounds, of which `end` was the last."""
         paid = Spending(self.spent, self.dearest).add(budget, records)
         return self._replace(round=end, spent=paid.total, dearest=paid.dearest)
@@ -100,7 +100,7 @@ def fit(
     resume: bool = False,
     start: Progress | None = None,
     on_round: Callable[[RoundRecord], None] = lambda record: None,
-    budget: Budget = UNLIMITED,
+    budget: CostBudget = UNLIMITED,
 ) -> FitResult:
     """Train for the scheduled rounds, or until early stopping, or until a budget has no room for another round.
 
@@ -176,7 +176,7 @@ def words_of_stop(fitted: FitResult, limits: Mapping[str, float], planned: int) 
     )
 
 
-def with_joules(records: list[RoundRecord], budget: Budget) -> list[RoundRecord]:
+def with_joules(records: list[RoundRecord], budget: CostBudget) -> list[RoundRecord]:
     """What the processor says it used since the last call, in equal parts."""
     if budget.joules is None:
         return records

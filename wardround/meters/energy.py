@@ -10,8 +10,7 @@ count instead of processor time. `site_grams_per_kwh` are the factors of sites t
 per site and round, and per percentage point of validation accuracy gained since the first evaluation.
 """
 
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Sequence
 
 from wardround.core.bounds import NotNegative, Positive
 from wardround.core.contracts import Meter, Report, RoundRecord
@@ -22,13 +21,13 @@ def energy(
     watts_per_core: Positive = 15.0,
     grams_per_kwh: NotNegative = 480.0,
     watt_hours_per_gb: NotNegative = 6.0,
-    site_grams_per_kwh: Mapping[str, float] = MappingProxyType({}),
+    site_grams_per_kwh: dict[str, float] | None = None,
 ) -> Meter:
     """Electricity and CO2, estimated from processor time and bytes sent."""
 
     def intensity(sites: Sequence[str]) -> float:
         """The mean over the sites of a round; where they are too many to be named, what holds for all."""
-        own = [site_grams_per_kwh.get(site, grams_per_kwh) for site in sites]
+        own = [(site_grams_per_kwh or {}).get(site, grams_per_kwh) for site in sites]
         return sum(own) / len(own) if own else grams_per_kwh
 
     def observe(state: Report, record: RoundRecord) -> Report:

@@ -21,7 +21,7 @@ Block = Annotated[int, Bound(low=0, high=2**24)]
 """Entries of a block, rounded up to a power of two; 0 leaves the choice to the rule in `frame_for`."""
 
 
-class Frame(NamedTuple):
+class BlockFrame(NamedTuple):
     """How a vector is laid into blocks: `filled` of the `block` slots of each of `blocks` blocks hold an entry."""
 
     entries: int
@@ -34,7 +34,7 @@ class Frame(NamedTuple):
         return self.block * self.blocks
 
 
-def frame_for(entries: int, block: int = 0, spread: float = 1.0) -> Frame:
+def frame_for(entries: int, block: int = 0, spread: float = 1.0) -> BlockFrame:
     """The frame with at least `spread` slots for each entry.
 
     Left to itself a block has 4,096 slots, or fewer where the vector would not fill eight of them; never below 64.
@@ -45,10 +45,10 @@ def frame_for(entries: int, block: int = 0, spread: float = 1.0) -> Frame:
         size = max(LEAST_BLOCK, min(size, 1 << max(0, (wanted // LEAST_BLOCKS).bit_length() - 1)))
     size = min(size, 1 << max(0, wanted - 1).bit_length())
     blocks = -(-wanted // size)
-    return Frame(entries, size, blocks, size if spread == 1 else -(-entries // blocks))
+    return BlockFrame(entries, size, blocks, size if spread == 1 else -(-entries // blocks))
 
 
-def slots_of(frame: Frame) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def slots_of(frame: BlockFrame) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     """Which slots of a block hold an entry: scattered, since zeros at the end would only repeat the transform."""
     if frame.filled == frame.block:
         return np.arange(frame.block)
@@ -56,7 +56,7 @@ def slots_of(frame: Frame) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     return np.sort(order[: frame.filled])
 
 
-def lay(vector: Array, frame: Frame) -> Array:
+def lay(vector: Array, frame: BlockFrame) -> Array:
     """The entries in their slots, zeros in the others: an array of (slots of a block, blocks)."""
     rows = jnp.pad(vector, (0, frame.filled * frame.blocks - frame.entries)).reshape(frame.filled, frame.blocks)
     if frame.filled == frame.block:
@@ -66,20 +66,20 @@ def lay(vector: Array, frame: Frame) -> Array:
     return jnp.pad(rows, ((0, 1), (0, 0)))[from_row]
 
 
-def is_filled(frame: Frame) -> np.ndarray[tuple[int, int], np.dtype[np.float32]]:
+def is_filled(frame: BlockFrame) -> np.ndarray[tuple[int, int], np.dtype[np.float32]]:
     """1 for the slots of a block that hold an entry, 0 for the others, in a column."""
     found = np.zeros((frame.block, 1), np.float32)
     found[slots_of(frame)] = 1
     return found
 
 
-def pick(laid: Array, frame: Frame) -> Array:
+def pick(laid: Array, frame: BlockFrame) -> Array:
     """The entries out of their slots."""
     rows = laid if frame.filled == frame.block else laid[slots_of(frame)]
     return rows.reshape(-1)[: frame.entries]
 
 
-def random_signs(words: Array, frame: Frame) -> Array:
+def random_signs(words: Array, frame: BlockFrame) -> Array:
     """1 or -1 for every slot."""
     bits = random_words(words, frame.slots).reshape(frame.block, frame.blocks)
     return jnp.where(bits >> 31 == 1, -1.0, 1.0).astype(jnp.float32)

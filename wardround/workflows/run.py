@@ -13,7 +13,7 @@ from wardround.core.components.packages import OWN, in_a_line
 from wardround.core.contracts import Params, RoundRecord, Scores
 from wardround.core.federation import Federation
 from wardround.engine import registry
-from wardround.engine.budget import UNLIMITED, Budget
+from wardround.engine.budget import UNLIMITED, CostBudget
 from wardround.engine.fit import FitResult, Schedule, fit, words_of_stop
 from wardround.engine.participation import restrict
 from wardround.engine.simulate import Simulation
@@ -24,11 +24,11 @@ from wardround.runs.folder import RunFolder, digest
 from wardround.runs.result import RunResult
 from wardround.study import assemble
 from wardround.study.assemble import Setting
-from wardround.study.budget import budget_of, energy_settings
 from wardround.study.file import Study
 from wardround.study.methods import Method, site_number
 from wardround.study.model_facts import model_facts
 from wardround.study.privacy_cost import with_privacy_cost
+from wardround.workflows.budget import budget_of, energy_settings
 from wardround.workflows.clinical import clinical_figures
 from wardround.workflows.loss_course import is_still_falling, validation_losses
 from wardround.workflows.partners.choose import choose, question_of
@@ -259,7 +259,7 @@ def train(
     )
 
 
-def planned_budget(plan: TrainingPlan, engine: Simulation, params: Params) -> Budget:
+def planned_budget(plan: TrainingPlan, engine: Simulation, params: Params) -> CostBudget:
     """What this training may spend; refused where the first round is too much already."""
     if plan.study.budget is None:
         return UNLIMITED

@@ -16,7 +16,7 @@ import math
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -35,7 +35,7 @@ from wardround.deploy.protocol.agreed_words import agreed_by
 from wardround.deploy.protocol.replies import Absence
 from wardround.deploy.protocol.requests import SecureStep, Topic, TrainRound
 from wardround.deploy.protocol.ring_bytes import read_vector
-from wardround.deploy.protocol.secure_precision import precision_of, ring_bits_of
+from wardround.deploy.protocol.secure_precision import NOISE_ROOM, precision_of, ring_bits_of
 from wardround.deploy.protocol.status import Status
 from wardround.engine.checks import divergence
 from wardround.privacy.secure_sum.fixed_point import FIXED
@@ -51,7 +51,6 @@ from wardround.privacy.secure_sum.server import (
 )
 from wardround.privacy.secure_sum.session import (
     FEWEST,
-    RING_BITS,
     Session,
     model_hash,
     most_colluding,
@@ -70,8 +69,6 @@ Gather = Callable[[Sequence[str], Steps, Message], GatheredAnswers]
 """(sites, a question for each, message) to the answers and, for the other sites, the reasons."""
 MAY_RETURN = (None, Status.WAITING)
 """What sites say, or leave unsaid, that may still reveal their shares."""
-NOISE_ROOM = 2**50
-"""Whole numbers: 16 times the largest deviation of a site's noise."""
 
 
 class OpenedSum(NamedTuple):
@@ -111,7 +108,7 @@ class SecureRound:
     rest: Callable[[], None]
     tell: Callable[[tuple[str, ...], Absences], None]
     """Who has revealed its shares, and why others have not, while these are waited for."""
-    ring_bits: int = RING_BITS
+    ring_bits: int = 64
     noise_room: int = 0
     """How far noise may take a site's whole numbers past the bound."""
     limit: str = ""
@@ -141,9 +138,8 @@ class SecureRound:
         bits, bound = self.precision
         nonce, names = secrets.token_hex(16), tuple(sorted(roster))
         model = model_hash(self.sent, self.agreed)
-        session = Session(
-            self.study, self.number, model, nonce, names, self.entries, bits, bound, self.approved, self.ring_bits
-        )
+        session = Session(self.study, self.number, model, nonce, names, self.entries, bits, bound, self.approved)
+        session = replace(session, ring_bits=self.ring_bits)
         server = start_sum(session, {name: self.keys[name] for name in names})
         letters: Mapping[str, SumMessage | None] = dict.fromkeys(names)
         self.refusing, self.refused, self.nonsense = {}, {}, set()
@@ -217,7 +213,6 @@ class SecureRound:
         """Ask for a step and take what comes; whoever says nothing or nonsense is lost, with the reason."""
         session, step = server.session, server.step
         shown = session_to_json(session)
-
         first = step == "advertise"
         certificates = {name: self.certificates[name] for name in session.roster} if first else None
 
@@ -235,8 +230,7 @@ class SecureRound:
                     raise BadMessage(
                         site, f"its training diverged: the answer is not finite or exceeds {self.limit}", step=step
                     )
-                vector = read_vector(one.message, session, site)
-                letter = from_json(one.header.get("letter"), vector)
+                letter = from_json(one.header.get("letter"), read_vector(one.message, session, site))
                 if letter.sender != site:
                     raise BadMessage(site, f"it sent a message from {letter.sender}", step=step)
                 server = receive(server, letter)

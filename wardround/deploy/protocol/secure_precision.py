@@ -7,6 +7,8 @@ from wardround.core.errors import Refusal
 from wardround.engine import registry
 
 SECURE_SUM = "secure_sum"
+NOISE_ROOM = 2**50
+"""Whole numbers: 16 times the largest deviation of a site's noise."""
 
 
 def ring_bits_of(transforms: Sequence[Recipe]) -> int:

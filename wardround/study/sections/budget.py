@@ -2,7 +2,7 @@
 
 from pydantic import Field, model_validator
 
-from wardround.core.grid_intensity import WORLD, grams_per_kwh
+from wardround.study.sections.grid_intensity import WORLD, grams_per_kwh
 from wardround.study.sections.section import Section
 
 LIMITS = ("bytes", "flops", "seconds", "kilowatt_hours", "grams_co2")

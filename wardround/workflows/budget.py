@@ -9,7 +9,7 @@ import numpy as np
 
 from wardround.core.contracts import Algorithm, Batch, Model, RoundRecord, Task
 from wardround.engine import registry
-from wardround.engine.budget import UNLIMITED, Budget, refuse_spent
+from wardround.engine.budget import UNLIMITED, CostBudget, refuse_spent
 from wardround.engine.machine.power import joule_counter
 from wardround.engine.split_round import row_of
 from wardround.study import assemble
@@ -33,7 +33,7 @@ def budget_of(
     message_bytes: int = 0,
     first: tuple[int, int] = (0, 0),
     rows_of: Callable[[RoundRecord], int] = lambda record: record.rows,
-) -> Budget:
+) -> CostBudget:
     """Without limits where the study has none; `first` are sites and training rows of the first round, where known."""
     said = study.budget
     if said is None or not said.limits:
@@ -54,7 +54,7 @@ def budget_of(
         return {name: every[name] for name in said.limits}
 
     sites, rows = first
-    found = Budget(said.limits, cost, {"bytes": float(message_bytes * sites), "flops": a_row * rows}, measured)
+    found = CostBudget(said.limits, cost, {"bytes": float(message_bytes * sites), "flops": a_row * rows}, measured)
     refuse_spent(found)
     return found
 

@@ -7,10 +7,10 @@ import pytest
 from tests.support import tiny_study as tiny
 from wardround.core.contracts import Task
 from wardround.core.errors import Refusal
-from wardround.core.grid_intensity import GRAMS_PER_KWH, grams_per_kwh
 from wardround.study.assemble import model_of
-from wardround.study.budget import flops_a_row
 from wardround.study.file import parse_study, read_study
+from wardround.study.sections.grid_intensity import GRAMS_PER_KWH, grams_per_kwh
+from wardround.workflows.budget import flops_a_row
 
 
 def run(folder, capsys, **budget):
