@@ -199,7 +199,7 @@ def test_every_command_and_option_in_the_pages_exists():
 def unknown_words(words: list[str]) -> list[str]:
     """Commands and options among these words of a command that the command line does not know."""
     command = typer.main.get_command(app)
-    while hasattr(command, "commands") and words and re.fullmatch("[a-z]+", words[0]):
+    while hasattr(command, "commands") and words and re.fullmatch("[a-z][a-z-]*", words[0]):
         if words[0] not in command.commands:
             return words[:1]
         command, words = command.commands[words[0]], words[1:]

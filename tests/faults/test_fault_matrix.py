@@ -100,7 +100,7 @@ def test_a_far_protocol_is_refused_with_both_numbers_and_before_anything_is_aske
     consortium: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(wire, "PROTOCOL", PROTOCOL + 2)  # the sites'; requests have the coordinator's
-    words = rf"coordinator speaks protocol {PROTOCOL} .*{__version__}.*this site speaks {PROTOCOL + 2}.*upgrade"
+    words = rf"coordinator speaks protocol {PROTOCOL}, but this site speaks {PROTOCOL + 2} .*{__version__}.*upgrade"
     with pytest.raises(Refusal, match=words):
         consortium.conduct(in_process.study_of("versions"))
     assert {topic for _, topic, _ in consortium.asked} == {"offer"}
