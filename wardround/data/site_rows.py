@@ -59,19 +59,22 @@ def split_site_rows(
     by: str,
     stratify: bool = True,
     fold: int = 0,
+    strata: Rows | None = None,
 ) -> SiteRows:
-    """Split a settled frame (see `frame_for_schema`) into parts.
+    """Split a settled frame (see `frame_for_schema`) into parts; `strata` are its outcomes, where they are known.
 
     With `stratify` each part has its share of every class; without, no patient's outcome decides where another is,
     which a private study needs: the promise is one for each part.
     """
+    if strata is None and schema.classes and stratify:
+        strata = as_text(frame[table.target]).astype(str)
     parts = split(
         len(frame),
         seed=seed,
         site=name,
         shares=shares,
         fold=fold,
-        strata=as_text(frame[table.target]).astype(str) if schema.classes and stratify else None,
+        strata=strata if stratify else None,
         by=as_text(frame[by]).astype(str) if by else None,
     )
     return SiteRows(name, frame, parts, schema, table.target)
