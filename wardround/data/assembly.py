@@ -12,8 +12,8 @@ import pandas as pd
 
 from wardround.core.errors import Refusal
 from wardround.core.text import counted, natural_order
-from wardround.data.table import Kind, Table
-from wardround.queries.columns import as_codes, as_text, kind_of, list_some, suggest_name
+from wardround.data.table import Kind, SlicedSites, Table
+from wardround.queries.columns import as_codes, as_text, is_measured, kind_of, list_some, suggest_name
 
 MissingSite = Literal["refuse", "drop"]
 
@@ -62,8 +62,13 @@ def assemble_table(
             where=origin,
             remedy="leave site out: the name of a file or entry is the site's name",
         )
+    one_frame = isinstance(frames, SlicedSites)
     known = list(
-        dict.fromkeys(column for name, frame in frames.items() for column in column_names(frame, f"site {name}"))
+        dict.fromkeys(
+            column
+            for name, frame in list(frames.items())[: 1 if one_frame else None]
+            for column in column_names(frame, f"site {name}")
+        )
     )
     for key, columns in (("drop", drop), ("groups", groups), ("categories", categories)):
         for column in columns:
@@ -75,7 +80,7 @@ def assemble_table(
                 )
     gone = [column for column in drop if column not in groups]
     return Table(
-        sites={str(name): select_columns(frame, gone, categories) for name, frame in frames.items()},
+        sites=select_for_sites(frames, gone, categories),
         target=target,
         origin=origin,
         task=task,
@@ -118,7 +123,7 @@ def split_by_site(
             where=origin,
             remedy='correct the name, or set site = "" if all rows are one pool',
         )
-    codes, given = pd.factorize(as_text(frame[site]))
+    codes, given = as_codes(frame[site])
     names = np.array([*(str(name).strip() for name in given), ""], dtype=object)
     merged = [name for name, times in Counter(names[:-1]).items() if name and times > 1]
     if merged:
@@ -139,9 +144,12 @@ def split_by_site(
         )
     if nameless:
         notes.append(f"Left out for want of a {site}: {counted(nameless, 'row')}.")
-    rest = frame.drop(columns=site)
-    found = {str(name): rows for name, rows in rest.groupby(label, sort=False) if name}
-    return {name: found[name] for name in sorted(found, key=natural_order)}
+    found = sorted({str(name) for name in names[np.unique(codes)] if name}, key=natural_order)
+    places = {name: place for place, name in enumerate(found)}
+    place = np.array([places.get(name, len(found)) for name in names])[codes]
+    order = np.argsort(place, kind="stable")[: len(frame) - nameless]
+    first = np.searchsorted(place[order], np.arange(len(found) + 1))
+    return SlicedSites(frame.drop(columns=site).iloc[order], found, first)
 
 
 def recode_alike(column: str, alike: Sequence[str]) -> str:
@@ -159,6 +167,21 @@ def names_alike(names: Sequence[str]) -> list[str]:
     return [" / ".join(group) for group in groups.values() if len(group) > 1]
 
 
+def select_for_sites(
+    frames: Mapping[str, pd.DataFrame], drop: Sequence[str], categories: Sequence[str]
+) -> Mapping[str, pd.DataFrame]:
+    """Every site's rows without the dropped columns; at once where they lie in one frame."""
+    if isinstance(frames, SlicedSites) and not categories and not set(drop) & set(frames.whole.columns):
+        return frames
+    if isinstance(frames, SlicedSites):
+        plain = all(
+            is_measured(frames.whole[name].dtype) or kind_of(frames.whole[name]) == "text" for name in categories
+        )
+        if plain:
+            return SlicedSites(select_columns(frames.whole, drop, categories), list(frames), frames.first)
+    return {str(name): select_columns(frame, drop, categories) for name, frame in frames.items()}
+
+
 def select_columns(frame: pd.DataFrame, drop: Sequence[str], categories: Sequence[str]) -> pd.DataFrame:
     """A copy without the dropped columns, codes as text, rows numbered from 0."""
     frame = frame.drop(columns=[column for column in drop if column in frame.columns]).reset_index(drop=True)
@@ -170,19 +193,30 @@ def select_columns(frame: pd.DataFrame, drop: Sequence[str], categories: Sequenc
     return frame.assign(**text)
 
 
-def infer_types_by_site(frames: Mapping[str, pd.DataFrame], keep: Sequence[str]) -> dict[str, pd.DataFrame]:
+def infer_types_by_site(frames: Mapping[str, pd.DataFrame], keep: Sequence[str]) -> Mapping[str, pd.DataFrame]:
     """Text columns of a file that several sites share, typed for each site apart.
 
     One word at one site ("unknown") turns a whole column of the file into text; taken apart, the schema check can say
     which site it is.
     """
-    result = dict(frames)
+    result: Mapping[str, pd.DataFrame] = frames
     shared = list(dict.fromkeys(column for frame in frames.values() for column in frame.columns))
     for column in shared:
-        if column in keep or kind_of(pd.concat([frame[column] for frame in frames.values()])) != "text":
+        if column in keep:
+            continue
+        whole = frames.whole[column] if isinstance(frames, SlicedSites) else None
+        whole = pd.concat([frame[column] for frame in frames.values()]) if whole is None else whole
+        if kind_of(whole) != "text" or not is_number_somewhere(whole):
             continue
         for name in frames:
             distinct = pd.Series(as_codes(frames[name][column])[1], dtype=object)
             if len(distinct) and bool(pd.to_numeric(distinct, errors="coerce").notna().all()):
-                result[name] = result[name].assign(**{column: pd.to_numeric(frames[name][column])})
+                typed = result[name].assign(**{column: pd.to_numeric(frames[name][column])})
+                result = {**result, name: typed}
     return result
+
+
+def is_number_somewhere(words: "pd.Series[Any]") -> bool:
+    """Whether any of the words reads as a number."""
+    distinct = pd.Series(as_codes(words)[1], dtype=object)
+    return bool(pd.to_numeric(distinct, errors="coerce").notna().any())

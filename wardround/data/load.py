@@ -19,13 +19,30 @@ from wardround.core.contracts import Message, Query, Report, Site, Task
 from wardround.core.errors import Refusal
 from wardround.core.federation import Federation, assemble
 from wardround.data.noised_preparation import Categories, Ranges, StatisticsNoise
+from wardround.data.pooled_rows import PooledRows, pool_rows, pooled_cards, pooled_fingerprint
+from wardround.data.pooled_statistics import pooled_ask
 from wardround.data.preparation import Preparation
 from wardround.data.preparation_fit import Impute, Scale, check_choice, fit_preparation
 from wardround.data.query import Ask, ask_all
 from wardround.data.row_split import check_shares, generator
-from wardround.data.schema import EmptySites, MissingColumns, MissingTarget, Schema, agree, question_note
-from wardround.data.site_rows import frame_for_schema, known_rows, one_against_the_rest, split_site_rows
-from wardround.data.table import Partition, Table
+from wardround.data.schema import (
+    EmptySites,
+    MissingColumns,
+    MissingTarget,
+    Schema,
+    against_the_rest,
+    agree,
+    question_note,
+)
+from wardround.data.site_rows import (
+    SiteRows,
+    encode_labels,
+    frame_for_schema,
+    known_rows,
+    one_against_the_rest,
+    split_site_rows,
+)
+from wardround.data.table import Partition, SlicedSites, Table
 from wardround.queries.cards import cards, cards_of
 from wardround.queries.columns import as_codes, as_numbers, as_text, kind_of, suggest_name
 
@@ -88,7 +105,8 @@ def load(
     check_choice("missing_columns", missing_columns, ("refuse", "fill"))
     check_choice("missing_target", missing_target, ("refuse", "drop"))
     check_choice("empty_sites", empty_sites, ("refuse", "keep"))
-    fingerprint, rows_read = fingerprint_of(table), count_rows(table)
+    raw = pool_rows(table.sites)
+    fingerprint, rows_read = fingerprint_of(table, raw), count_rows(table, raw)
     notes: list[str] = []
     if by:
         table = set_patient(table, by)
@@ -99,18 +117,22 @@ def load(
         "private": private is not None,
     }
     if partition is not None:
-        agree_schema(table, empty_sites="keep", **policy)
+        agree_schema(table, raw, empty_sites="keep", **policy)
         if len(table.sites) > 1:
             notes.append(f"The rows of {len(table.sites)} sites were pooled and dealt out anew by the partition.")
         table = split_table(settle_targets(table), partition, seed if dealt_by is None else dealt_by)
-    schema = agree_schema(table, empty_sites=empty_sites, **policy)
+        raw = pool_rows(table.sites)
+    schema = agree_schema(table, raw, empty_sites=empty_sites, **policy)
     notes += [*table.notes, *schema.notes]
     if private is not None and not table.is_unlabelled:
         notes += remark_on_blank_rows(table)
-    table = apply_schema(table, schema, private=private is not None, blank=blank)
+    table = apply_schema(table, schema, raw, private=private is not None, blank=blank)
     if by:
         notes += warn_of_shared_patients(table, by)
 
+    exact = private is None and smallest_cell == 1
+    pool = pool_rows(table.sites) if exact else None
+    strata = outcome_strata(pool, table.target) if pool is not None and schema.classes else None
     sites = [
         split_site_rows(
             name,
@@ -122,12 +144,12 @@ def load(
             by=by,
             stratify=private is None,
             fold=fold,
+            strata=None if strata is None else strata[number],
         )
-        for name, frame in table.sites.items()
+        for number, (name, frame) in enumerate(table.sites.items())
     ]
-    training = [site.training for site in sites]
     preparation, remarks = fit_preparation(
-        local_ask(training),
+        ask_training_rows(sites, pool),
         schema.kinds,
         impute=impute,
         scale=scale,
@@ -141,20 +163,74 @@ def load(
     notes += remarks
 
     task = Task(preparation.shape, schema.classes, table.target)
-    pieces = [(site.name, site.prepare(preparation, f"site {site.name}, {table.origin}")) for site in sites]
     order = tuple(site.order for site in sites)
     groups = {group: group_values(table, group, order) for group in table.groups}
-    federation = replace(assemble(pieces, task, preparation.features), groups=groups)
+    federation = replace(prepare_sites(sites, preparation, pool, task, table.origin), groups=groups)
     return LoadedData(federation, table, preparation, tuple(notes), fingerprint, order, rows_read)
 
 
-def count_rows(table: Table) -> dict[str, tuple[int, int]]:
+def outcome_strata(pool: PooledRows, target: str) -> list[Rows]:
+    """For every site the outcomes of its rows as numbers in the order of the texts, by which they are split."""
+    ranks = np.unique(as_text(pool.frame[target]).astype(str), return_inverse=True)[1]
+    return np.split(ranks, pool.first[1:-1])
+
+
+def count_rows(table: Table, pool: PooledRows | None = None) -> dict[str, tuple[int, int]]:
     """Rows of every site, and how many of them have no known target."""
     target = table.target
+    if pool is not None and target in pool.frame.columns:
+        missing = pool.add(pool.frame[target].isna().to_numpy().astype(np.int64)).tolist()
+        rows = np.diff(pool.first).tolist()
+        return {name: (table.read.get(name, rows[n]), missing[n]) for n, name in enumerate(table.sites)}
     return {
         name: (table.read.get(name, len(frame)), int(frame[target].isna().sum()) if target in frame.columns else 0)
         for name, frame in table.sites.items()
     }
+
+
+def ask_training_rows(sites: Sequence[SiteRows], pool: PooledRows | None) -> Ask:
+    """How the training rows are asked about: site by site, or where all lie in one table at once."""
+    if pool is None:
+        return local_ask([site.training for site in sites])
+    rows = np.concatenate([begin + site.parts[0] for begin, site in zip(pool.first, sites, strict=False)])
+    first = np.cumsum([0, *(len(site.parts[0]) for site in sites)])
+    one_by_one: list[Ask] = []
+
+    def ask(query: Query, message: Message) -> Report:
+        one_by_one.extend([local_ask([site.training for site in sites])] if not one_by_one else [])
+        return one_by_one[0](query, message)
+
+    return pooled_ask(pool.take(rows, first), ask)
+
+
+def prepare_sites(
+    sites: Sequence[SiteRows], preparation: Preparation, pool: PooledRows | None, task: Task, origin: str
+) -> Federation:
+    """All sites' rows as numbers, site after site and part after part."""
+    features = preparation.features
+    if preparation.image is not None:  # site by site: all of them at once might not fit into the memory
+        pool = None
+    if pool is not None:
+        try:
+            x = preparation.apply(pool.frame)
+        except Refusal:  # a site by itself can say which one it is
+            pool = None
+    if pool is None:
+        pieces = [(site.name, site.prepare(preparation, f"site {site.name}, {origin}")) for site in sites]
+        return assemble(pieces, task, features)
+    outcome = pool.frame[sites[0].target]
+    y = encode_labels(outcome, task.classes) if task.classes else as_numbers(outcome)
+    rows = np.concatenate([begin + site.order for begin, site in zip(pool.first, sites, strict=False)])
+    counts = np.array([[len(part) for part in site.parts] for site in sites], np.int64)
+    return Federation(
+        sites=tuple(site.name for site in sites),
+        x=x[rows],
+        y=np.ascontiguousarray(y[rows], np.float32 if task.regression else np.int32),
+        first=np.cumsum(counts.sum(axis=1)) - counts.sum(axis=1),
+        counts=counts,
+        task=task,
+        features=features,
+    )
 
 
 def local_ask(sites: Sequence[Site]) -> Ask:
@@ -164,7 +240,11 @@ def local_ask(sites: Sequence[Site]) -> Ask:
     return ask
 
 
-def agree_schema(table: Table, *, smallest_cell: int, private: bool = False, **policy: Any) -> Schema:
+def agree_schema(
+    table: Table, pool: PooledRows | None, *, smallest_cell: int, private: bool = False, **policy: Any
+) -> Schema:
+    if pool is not None and smallest_cell == 1 and not private:
+        return agree(pooled_cards(pool, list(table.sites), table.target, table.task), table, **policy)
     sites = [Site(name, frame) for name, frame in table.sites.items()]
     query = cards(target=table.target, task=table.task, smallest_cell=smallest_cell, private=private)
     return agree(cards_of(ask_all(query, Message({}), sites)) if sites else [], table, **policy)
@@ -213,16 +293,31 @@ def remark_on_blank_rows(table: Table) -> list[str]:
     return [f"{unknown} rows without a known {table.target} count as blank rows, since the study is private."]
 
 
-def apply_schema(table: Table, schema: Schema, *, private: bool, blank: float = 0.0) -> Table:
+def apply_schema(table: Table, schema: Schema, pool: PooledRows | None, *, private: bool, blank: float = 0.0) -> Table:
     """Every site with the same columns, task and positive label as they will be used."""
     positive = table.positive
     if positive is None and len(schema.classes) == 2:
         positive = schema.classes[-1]
-    sites = {
-        name: frame_for_schema(frame, table, schema, private=private, blank=blank)
-        for name, frame in table.sites.items()
-    }
+    settled = pool is not None and not private and is_settled(pool, table, schema)
+    sites = (
+        table.sites
+        if settled
+        else {
+            name: frame_for_schema(frame, table, schema, private=private, blank=blank)
+            for name, frame in table.sites.items()
+        }
+    )
     return replace(table, sites=sites, task=schema.task, positive=positive)
+
+
+def is_settled(pool: PooledRows, table: Table, schema: Schema) -> bool:
+    """Whether every site's rows are already as the schema wants them: its columns in order, every outcome a class."""
+    outcome = pool.frame[table.target]
+    columns = list(dict.fromkeys((*schema.kinds, *table.groups, *table.aside, table.target)))
+    if list(pool.frame.columns) != columns or outcome.isna().any():
+        return False
+    rest = table.positive is not None and schema.classes == against_the_rest(table.positive)
+    return not rest and (not schema.classes or set(as_codes(outcome)[1].astype(str)) <= set(schema.classes))
 
 
 def split_table(table: Table, partition: Partition, seed: int) -> Table:
@@ -233,6 +328,11 @@ def split_table(table: Table, partition: Partition, seed: int) -> Table:
     taken = np.concatenate(positions) if positions else np.empty(0, np.int64)
     if len(np.unique(taken)) != len(taken):
         raise Refusal("the partition put a row at two sites", remedy="use a partition that deals every row out once")
+    if partition.alter is None:
+        names = [f"site-{index + 1}" for index in range(len(positions))]
+        first = np.cumsum([0, *map(len, positions)])
+        whole = features.assign(**{table.target: target}).iloc[taken.astype(np.int64)]
+        return replace(table, sites=SlicedSites(whole, names, first))
     sites = {}
     for index, rows in enumerate(positions):
         x, y = features.iloc[rows].reset_index(drop=True), target.iloc[rows].reset_index(drop=True)
@@ -259,8 +359,10 @@ def group_values(table: Table, group: str, order: Sequence[Rows]) -> Rows:
     return np.array(["missing" if value is None else value for value in joined], dtype=str)
 
 
-def fingerprint_of(table: Table) -> str:
+def fingerprint_of(table: Table, pool: PooledRows | None = None) -> str:
     """SHA-256 over names and values of all sites; it does not depend on how pandas stores them."""
+    if pool is not None:
+        return pooled_fingerprint(pool, list(table.sites), table.target)
     digest = hashlib.sha256()
     for name in sorted(table.sites):
         frame = table.sites[name]

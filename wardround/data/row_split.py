@@ -7,6 +7,7 @@ is one fold of a cross-validation: fold 0 is the split of a single run, and over
 import hashlib
 import json
 from collections.abc import Sequence
+from functools import lru_cache
 from math import ceil
 from typing import Any, NamedTuple
 
@@ -80,6 +81,11 @@ def window(rows: int, shares: Sequence[float], fold: int) -> Window:
     >>> [window(10, (0.6, 0.2, 0.2), fold)[:2] for fold in range(5)]
     [(8, 10), (6, 8), (4, 6), (2, 4), (0, 2)]
     """
+    return _window(rows, tuple(shares), fold)
+
+
+@lru_cache(maxsize=4096)
+def _window(rows: int, shares: tuple[float, ...], fold: int) -> Window:
     train, validation, test = (int(size) for size in sizes(rows, shares))
     if not fold:
         return Window(train + validation, rows, validation)

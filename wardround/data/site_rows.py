@@ -63,23 +63,25 @@ def split_site_rows(
     by: str,
     stratify: bool = True,
     fold: int = 0,
+    strata: Rows | None = None,
 ) -> SiteRows:
-    """Split a settled frame (see `frame_for_schema`) into parts.
+    """Split a settled frame (see `frame_for_schema`) into parts; `strata` are its outcomes, where they are known.
 
     With `stratify` each part has its share of every class; without, no patient's outcome decides where another is,
     which a private study needs: the promise is one for each part. Rows without a label, where labeling functions vote,
     are for training; of a patient who is held out, they are left out.
     """
     known = np.flatnonzero(frame[table.target].notna()) if table.is_unlabelled else np.arange(len(frame))
-    labels = as_text(frame[table.target])[known].astype(str)
     patients = as_text(frame[by]).astype(str) if by else None
+    if strata is None and schema.classes and stratify:
+        strata = as_text(frame[table.target]).astype(str)
     parts = split(
         len(known),
         seed=seed,
         site=name,
         shares=shares,
         fold=fold,
-        strata=labels if schema.classes and stratify else None,
+        strata=strata[known] if strata is not None and stratify else None,
         by=None if patients is None else patients[known],
         trains=len(known) == len(frame),
     )

@@ -1,6 +1,6 @@
 """Raw rows of every site, before preparation: what a source or data set gives, and what a partition rearranges."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -44,6 +44,22 @@ class Table:
     def is_unlabelled(self) -> bool:
         """Whether rows may lack the target: labeling functions vote in its stead."""
         return bool(self.labels)
+
+
+class SlicedSites(dict[str, pd.DataFrame]):
+    """Sites whose rows lie one after another in one frame, of which each site's is a slice.
+
+    So what is said of every site can be worked out for all of them at once (see `data.pooled_rows`).
+    """
+
+    def __init__(self, whole: pd.DataFrame, names: Sequence[str], first: np.ndarray[Any, Any]) -> None:
+        self.whole = whole.reset_index(drop=True)
+        self.first = first
+        super().__init__()
+        for name, begin, end in zip(names, first[:-1].tolist(), first[1:].tolist(), strict=True):
+            own = self.whole.iloc[begin:end]
+            own.index = pd.RangeIndex(end - begin)
+            self[name] = own
 
 
 class Partition(NamedTuple):
