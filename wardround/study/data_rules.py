@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from wardround.core.errors import Refusal
-from wardround.queries.columns import suggest_name
+from wardround.engine.registry import suggest_name
 from wardround.study.file import Study
 
 
