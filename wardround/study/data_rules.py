@@ -47,7 +47,7 @@ def refuse_dropped_rows(study: Study) -> None:
 
 def refuse_unknown_units(study: Study, columns: Iterable[str]) -> None:
     """A unit of a column that is not there is a slip of the pen."""
-    known = list(columns)
+    known = tuple(columns)
     for name in study.data.units:
         if name not in known:
             raise Refusal(
