@@ -6,6 +6,8 @@ import pytest
 from wardround.algorithms.images.fed_ma import chain_of, fed_ma, match_units
 from wardround.core.contracts import Message, Task, one_site
 from wardround.core.errors import Refusal
+from wardround.core.federation import assemble
+from wardround.engine.simulate import Simulation
 from wardround.models.cnn import cnn
 from wardround.models.mlp import mlp
 
@@ -108,3 +110,17 @@ def test_what_is_no_chain_is_refused():
     broken = broken._replace(init=lambda key: {"a/kernel": jnp.zeros((3, 4)), "b/kernel": jnp.zeros((3, 2))})
     with pytest.raises(Refusal, match="not a chain"):
         fed_ma(broken)
+
+
+def test_a_large_layer_does_not_wait_for_itself():
+    # 784 x 32 numbers a site: a callback that asked JAX for its arguments hung here, with two devices.
+    task = Task((784,), ("no", "yes"))
+    model = mlp(task, hidden=(32,))
+    rows = [(RNG.normal(size=(8, 784)).astype(np.float32), np.arange(8) % 2) for _ in range(3)]
+    federation = assemble([("a", rows), ("b", rows)], task)
+    with Simulation(federation, seed=1) as engine:
+        algorithm = fed_ma(model)
+        progress = engine.begin(algorithm, jax.jit(model.init)(jax.random.key(0)))
+        progress, _ = engine.train(algorithm, progress, [(1, np.arange(2)), (2, np.arange(2))])
+    assert int(progress.server["step"]) == 2
+    assert all(np.isfinite(part).all() for part in progress.server["params"].values())

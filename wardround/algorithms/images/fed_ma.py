@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.experimental.buffer_callback import buffer_callback
 from scipy.optimize import linear_sum_assignment
 
 from wardround.core import trees
@@ -94,15 +95,18 @@ def fed_ma(
         sent = pack_layer(end, layers, phase, longest)
         return answer(model, aggregator, end, shard, weights, {"layer": sent}), {"params": end, "step": step}
 
+    def fill(context: Any, out: Any, *given: Any) -> None:
+        # Not `pure_callback`, which needs a thread of the pool whose threads wait here: it hung with large layers.
+        sites = np.asarray(out[1]).shape
+        for slot, value in zip(out, match_layer(layers, *(np.asarray(one) for one in given), sites), strict=True):
+            np.copyto(np.asarray(slot), value)
+
     def server(state: Tree, stack: Message) -> Tree:
         phase = state["step"] % len(layers)
         shapes = jax.ShapeDtypeStruct((longest,), jnp.float32), jax.ShapeDtypeStruct(state["order"].shape, jnp.int32)
         rows = jax.vmap(trees.divide_or_zero)(stack.arrays["layer"], stack.arrays["weight"])
-        mean, order = jax.pure_callback(
-            lambda *given: match_layer(layers, *(np.asarray(one) for one in given)),
-            shapes,
-            *(phase, rows, stack.arrays["weight"], stack.arrays["site"], state["order"]),
-        )
+        given = (phase, rows, stack.arrays["weight"], stack.arrays["site"])
+        mean, order = buffer_callback(fill, shapes, vmap_method="sequential")(*given)
         heard = jnp.sum(stack.arrays["weight"]) > 0
         params = trees.choose(heard, unpack_layer(state["params"], layers, phase, mean), state["params"])
         return {"params": params, "step": state["step"] + 1, "order": order}
@@ -194,11 +198,16 @@ def unpack_layer(params: Params, layers: Sequence[ChainLayer], phase: Array, pac
 
 
 def match_layer(
-    layers: Sequence[ChainLayer], phase: Numbers, rows: Numbers, weight: Numbers, site: Numbers, order: Numbers
+    layers: Sequence[ChainLayer],
+    phase: Numbers,
+    rows: Numbers,
+    weight: Numbers,
+    site: Numbers,
+    orders: tuple[int, ...],
 ) -> tuple[Numbers, Numbers]:
     """The average layer, and for every site which of its units stands in which place; the last layer as it is."""
     layer, there = layers[int(phase)], np.flatnonzero(weight > 0)
-    order = np.tile(np.arange(order.shape[1], dtype=np.int32), (len(order), 1))
+    order = np.tile(np.arange(orders[1], dtype=np.int32), (orders[0], 1))
     mean = np.zeros(rows.shape[1], np.float32)
     if not len(there):
         return mean, order
