@@ -3,20 +3,18 @@
 import json
 import threading
 import time
-from contextlib import suppress
 
 import numpy as np
 import pandas as pd
 import pytest
+from wardround.study.analyses.analysis import all_settings, analysis_recipe, analysis_terms
 
 import wardround as wr
 from tests.support.in_process import NAMES, Consortium
 from wardround.core.errors import Refusal
 from wardround.deploy.demo import PURPOSE
-from wardround.deploy.party.decisions import read_offer
-from wardround.deploy.protocol.study_id import study_id
+from wardround.deploy.site.analyses.releases import analysis_releases
 from wardround.deploy.site.policy_file import set_policy
-from wardround.deploy.site.study_summary import describe
 from wardround.study.file import parse_study
 from wardround.workflows.expert import give_answer, waiting_question
 
@@ -32,6 +30,7 @@ def consortium(tmp_path):
         texts = [" ".join([*generator.choice(GOOD if one else BAD, 2), "seen"]) for one in good]
         pd.DataFrame({"note": texts, "kind": np.where(good, "good", "bad")}).to_csv(path, index=False)
         set_policy(made.homes[name].policy_path, "components", "*")
+        set_policy(made.homes[name].policy_path, "columns", "*")
     return made
 
 
@@ -39,7 +38,7 @@ def words(**analysis):
     return parse_study(
         {
             "study": {"name": "mined", "purpose": PURPOSE},
-            "data": {"source": "csv", "path": "x.csv", "site": "hospital", "preparation": {"smallest_cell": 5}},
+            "data": {"source": "csv", "path": "x.csv", "site": "hospital", "preparation": {"smallest_cell": 10}},
             "analysis": {
                 "name": "rule_mining", "labels": ["bad", "good"], "column": "note", "questions": 4,
                 "seeds": ["lovely -> good", "awful -> bad"], "frequency": [0.05, 0.9], **analysis,
@@ -85,32 +84,17 @@ def test_an_expert_answers_through_the_folder_and_the_rules_are_the_simulation_s
     assert json.loads((folder / "functions.json").read_text())["functions"] == found["numbers"]["functions"]
 
 
-def test_whoever_approves_reads_what_leaves_and_what_a_coordinator_could_learn(consortium):
+def test_whoever_approves_reads_what_leaves_and_what_a_coordinator_could_learn():
     study = words()
-    consortium.deciding = set(NAMES)
-    home = consortium.homes[NAMES[0]]
-
-    def wait_for_approval() -> None:
-        with suppress(KeyboardInterrupt, Refusal):  # it is stopped before anybody approves
-            consortium.conduct(study)
-
-    thread = threading.Thread(target=wait_for_approval, daemon=True)
-    thread.start()
-    for _ in range(100):
-        try:
-            offer = read_offer(home, study_id(study))
-            break
-        except Refusal:
-            time.sleep(0.1)
-    told = " ".join(sentence for _, part in describe(home, offer).parts for sentence in part)
-    consortium.stopped.set()
-    thread.join(20)
+    told = analysis_terms(analysis_recipe(study)).describe(all_settings(analysis_recipe(study)))
     assert "no word is sent" in told
+    assert "words with digits, denied words and likely names are left out" in told
     assert "a rule that fewer than 3 sites propose is shown to nobody" in told
     assert "a coordinator that deviates can learn" in told
 
 
-def test_a_site_that_protects_small_groups_answers_in_a_secure_sum_only(consortium):
+def test_a_site_that_protects_small_groups_answers_in_a_secure_sum_only():
     alone = words().model_copy(update={"transforms": []})
-    with pytest.raises(Refusal, match="a single answer to rule_mining tells of fewer than"):
-        consortium.conduct(alone)
+    with pytest.raises(Refusal, match="single answer to rule_mining tells of fewer than 10 patients"):
+        analysis_releases(alone, {"note": "text"}, 10)
+    assert [one.kind for one in analysis_releases(words(), {"note": "text"}, 10)][-2:] == ["secure", "refusal"]
