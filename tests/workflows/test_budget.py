@@ -10,7 +10,7 @@ from wardround.core.errors import Refusal
 from wardround.study.assemble import model_of
 from wardround.study.file import parse_study, read_study
 from wardround.study.sections.grid_intensity import GRAMS_PER_KWH, grams_per_kwh
-from wardround.workflows.budget import flops_a_row
+from wardround.workflows.cost.budget import flops_a_row
 
 
 def run(folder, capsys, **budget):

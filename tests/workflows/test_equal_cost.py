@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from wardround.workflows.equal_cost import Trainer, budgets
+from wardround.workflows.cost.equal_cost import Trainer, budgets
 
 ROWS = {"a": 20, "b": 70}
 """With batches of 32, site a takes 1 step an epoch and site b ceil(70 / 32) = 3."""

@@ -172,3 +172,9 @@ def template(
         shares.append(DeviceRows(taken, start, at, stride))
     seating = Seating(first, longest, seated, spread(cohort, population), np.zeros((shape.devices, 0, shape.lanes)))
     return Template(seating, Visits(cohort, rows), cohort, tuple(shares), int(used[:, -1].max(initial=0)))
+
+
+def pad_places(array: np.ndarray[Any, Any], places: int) -> np.ndarray[Any, Any]:
+    """A table of (devices, places, lanes) with more padding behind."""
+    missing = places - array.shape[1]
+    return np.pad(array, [(0, 0), (0, missing), (0, 0)]) if missing else array

@@ -37,7 +37,7 @@ from wardround.engine.feed import (
     split_by_device,
     to_host,
 )
-from wardround.engine.layout import PIECE_BYTES, Seating, Shape, shape_for
+from wardround.engine.layout import PIECE_BYTES, Seating, Shape, pad_places, shape_for
 from wardround.engine.machine import devices
 from wardround.engine.machine.memory import refuse_if_too_large
 from wardround.engine.program import (
@@ -49,7 +49,7 @@ from wardround.engine.program import (
     without_kept,
 )
 from wardround.engine.shared_programs import number_of
-from wardround.engine.split_round import answer_shapes, begin_states, plain_message
+from wardround.engine.split_round import begin_states, empty_answer, plain_message
 from wardround.engine.traffic import RoundTraffic, round_traffic
 
 Cohort = np.ndarray[Any, Any]
@@ -120,8 +120,7 @@ class Simulation:
         kept = algorithm.init_client(params)
         refuse_if_too_large(algorithm, params, kept, self._training(algorithm), shape)
         clients = jax.tree.map(lambda a: jnp.array(jnp.broadcast_to(a, (population, *jnp.shape(a)))), kept)
-        answer = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), answer_shapes(algorithm, server, kept, self._row))
-        carried = first_carried(self.transform, answer)
+        carried = first_carried(self.transform, empty_answer(algorithm, server, kept, self._row))
         return replace(
             begin_states(algorithm, self.transform, server, kept, self._row),
             clients=clients,
@@ -396,9 +395,3 @@ class Simulation:
                 f"and there are {self.largest_cohort}",
                 remedy="expect fewer bad sites, take more sites into a round, or choose another aggregator",
             )
-
-
-def pad_places(array: np.ndarray[Any, Any], places: int) -> np.ndarray[Any, Any]:
-    """A table of (devices, places, lanes) with more padding behind."""
-    missing = places - array.shape[1]
-    return np.pad(array, [(0, 0), (0, missing), (0, 0)]) if missing else array

@@ -303,9 +303,7 @@ def initial_progress(algorithm: Algorithm, transform: Transform, params: Params,
 
 def begin_states(algorithm: Algorithm, transform: Transform, server: Tree, kept: Tree, row: Any) -> Progress:
     """The states of all that the server has before the first round; what the sites keep is still to be put in."""
-    shapes = answer_shapes(algorithm, server, kept, row)
-    answer = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), shapes)
-    fitted = answer
+    answer = fitted = empty_answer(algorithm, server, kept, row)
     if algorithm.tailoring is not None:
         desk = Desk(algorithm.broadcast(server), 0, 0, jax.random.key(0))
         fitted = jax.tree.map(jnp.zeros_like, desk.fit(algorithm, answer))
@@ -315,6 +313,11 @@ def begin_states(algorithm: Algorithm, transform: Transform, server: Tree, kept:
         transform=transform.init(answer),
         clients=(),
     )
+
+
+def empty_answer(algorithm: Algorithm, server: Tree, kept: Tree, row: Any) -> Message:
+    """An answer of zeros."""
+    return jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), answer_shapes(algorithm, server, kept, row))
 
 
 def added_shapes(

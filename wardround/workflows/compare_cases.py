@@ -23,7 +23,7 @@ from wardround.study.assemble import Setting
 from wardround.study.data_rules import shares_by_role
 from wardround.study.file import CaseSection, Settings, Study, parse_study
 from wardround.study.methods import Method, compared_methods
-from wardround.workflows.equal_cost import Trainer, budgets
+from wardround.workflows.cost.equal_cost import Trainer, budgets
 from wardround.workflows.learning_rates import rate_of, refuse_rates, with_rate
 from wardround.workflows.run import OnRound, run
 from wardround.workflows.training_plan import Plans, check_methods, plan_methods

@@ -28,8 +28,8 @@ from wardround.study.file import Study
 from wardround.study.methods import Method, site_number
 from wardround.study.model_facts import model_facts
 from wardround.study.privacy_cost import with_privacy_cost
-from wardround.workflows.budget import budget_of, energy_settings
 from wardround.workflows.clinical import clinical_figures
+from wardround.workflows.cost.budget import budget_of, energy_settings
 from wardround.workflows.loss_course import is_still_falling, validation_losses
 from wardround.workflows.partners.choose import choose, question_of
 from wardround.workflows.patient_table import patients_of

@@ -7,7 +7,6 @@ import time
 import numpy as np
 import pandas as pd
 import pytest
-from wardround.study.analyses.analysis import all_settings, analysis_recipe, analysis_terms
 
 import wardround as wr
 from tests.support.in_process import NAMES, Consortium
@@ -15,6 +14,7 @@ from wardround.core.errors import Refusal
 from wardround.deploy.demo import PURPOSE
 from wardround.deploy.site.analyses.releases import analysis_releases
 from wardround.deploy.site.policy_file import set_policy
+from wardround.study.analyses.analysis import all_settings, analysis_recipe, analysis_terms
 from wardround.study.file import parse_study
 from wardround.workflows.expert import give_answer, waiting_question
 

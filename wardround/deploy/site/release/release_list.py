@@ -39,10 +39,8 @@ ASSUMED = 10
 """Sites that are reckoned with where the study does not name them."""
 FILLED = 50
 """Columns that this site does not have and others may bring, where the study fills them."""
-ROOM = 1 << 12
-"""Bytes of an answer beside its arrays."""
-FIGURES = 1 << 16
-"""Bytes of the quality figures at the end, which are words."""
+ROOM, FIGURES = 1 << 12, 1 << 16
+"""Bytes of an answer beside its arrays, and of the quality figures at the end, which are words."""
 HEADER = 1 << 20
 """Bytes of a request beside its arrays."""
 FOR_A_VALUE = 64

@@ -1,0 +1,1 @@
+"""What a study may cost, and methods at equal cost."""
