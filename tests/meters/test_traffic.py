@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from wardround.core.contracts import RoundRecord
 from wardround.meters.traffic import traffic
 
@@ -29,3 +31,14 @@ def test_nobody_took_part() -> None:
     report = traffic().report(traffic().init())
     assert report["bytes_down_a_site_a_round"] is None
     assert report["words"] == "No site took part; nothing was sent."
+
+
+def test_bytes_for_a_point_of_accuracy() -> None:
+    """From 70 % to 75 % and back to 74 %: five points for 600 bytes."""
+    meter = traffic()
+    state = meter.init()
+    for number, accuracy in ((1, 0.70), (2, 0.75), (3, 0.74)):
+        measures = {"validation_accuracy": {"weighted": accuracy}}
+        state = meter.observe(state, RoundRecord(number, ("a",), 1, 10, 1.0, 1.0, 100, 100, measures))
+    assert meter.report(state)["bytes_a_point"] == pytest.approx(120)
+    assert meter.report(meter.init())["bytes_a_point"] is None

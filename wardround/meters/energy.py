@@ -34,17 +34,13 @@ def energy(
         joules = record.measures.get("joules")
         used = record.cpu_seconds * watts_per_core / 3600 if joules is None else float(joules) / 3600
         sent = (record.bytes_down + record.bytes_up) / 1e9 * watt_hours_per_gb
-        accuracy = record.measures.get("validation_accuracy", {}).get("weighted")
-        first = state["first_accuracy"]
-        best = max(filter(None, (state["best_accuracy"], accuracy)), default=None)
         return {
             "answers": state["answers"] + record.count,
             "computing": state["computing"] + used,
             "network": state["network"] + sent,
             "grams": state["grams"] + (used + sent) / 1000 * intensity(record.sites),
             "measured": state["measured"] or joules is not None,
-            "first_accuracy": accuracy if first is None else first,
-            "best_accuracy": best,
+            "accuracies": widest(state["accuracies"], accuracy_of(record)),
         }
 
     def report(state: Report) -> Report:
@@ -52,7 +48,7 @@ def energy(
         watt_hours = computing + network
         answers = state["answers"]
         how = "measured at the processor" if state["measured"] else "estimated from processor time"
-        points = gained_points(state["first_accuracy"], state["best_accuracy"])
+        points = gained_points(*state["accuracies"])
         return {
             "watt_hours": watt_hours,
             "watt_hours_computing": computing,
@@ -71,7 +67,19 @@ def energy(
         }
 
     start = {"answers": 0, "computing": 0.0, "network": 0.0, "grams": 0.0, "measured": False}
-    return Meter(lambda: {**start, "first_accuracy": None, "best_accuracy": None}, observe, report)
+    return Meter(lambda: {**start, "accuracies": [None, None]}, observe, report)
+
+
+def accuracy_of(record: RoundRecord) -> float | None:
+    """The share of validation patients classified rightly, where the round was evaluated."""
+    found = record.measures.get("validation_accuracy", {}).get("weighted")
+    return None if found is None else float(found)
+
+
+def widest(known: Sequence[float | None], now: float | None) -> list[float | None]:
+    """The first accuracy that was told, and the best."""
+    first, best = known
+    return [now if first is None else first, max((one for one in (best, now) if one is not None), default=None)]
 
 
 def gained_points(first: float | None, best: float | None) -> float | None:

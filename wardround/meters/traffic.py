@@ -1,10 +1,11 @@
-"""Traffic: the bytes that went to the sites and came back, in total and per site and round.
+"""Traffic: the bytes that went to the sites and came back, in total, per site and round, and per point gained.
 
 Needs nothing but the round records; in a simulation the bytes are those that would have been sent. Costs nothing.
 """
 
 from wardround.core.contracts import Meter, Report, RoundRecord
 from wardround.core.text import format_bytes
+from wardround.meters.energy import accuracy_of, gained_points, widest
 
 
 def traffic() -> Meter:
@@ -16,6 +17,7 @@ def traffic() -> Meter:
             "answers": state["answers"] + record.count,
             "bytes_down": state["bytes_down"] + record.bytes_down,
             "bytes_up": state["bytes_up"] + record.bytes_up,
+            "accuracies": widest(state["accuracies"], accuracy_of(record)),
         }
 
     def report(state: Report) -> Report:
@@ -29,6 +31,15 @@ def traffic() -> Meter:
                 f"{state['rounds']} round{'' if state['rounds'] == 1 else 's'}; per site and round: "
                 f"{format_bytes(down)} down, {format_bytes(up)} up."
             )
-        return {**state, "bytes_down_a_site_a_round": down, "bytes_up_a_site_a_round": up, "words": words}
+        points = gained_points(*state["accuracies"])
+        told = {name: value for name, value in state.items() if name != "accuracies"}
+        return {
+            **told,
+            "bytes_down_a_site_a_round": down,
+            "bytes_up_a_site_a_round": up,
+            "bytes_a_point": (state["bytes_down"] + state["bytes_up"]) / points if points else None,
+            "words": words,
+        }
 
-    return Meter(lambda: {"rounds": 0, "answers": 0, "bytes_down": 0, "bytes_up": 0}, observe, report)
+    start = {"rounds": 0, "answers": 0, "bytes_down": 0, "bytes_up": 0}
+    return Meter(lambda: {**start, "accuracies": [None, None]}, observe, report)

@@ -48,6 +48,10 @@ class BudgetTables(ResultPart):
     steps: EqualBudget
     traffic: EqualBudget
     scope: ScopeTable
+    rows: EqualBudget | None = None
+    """After as many rows trained on at all sites, which is as many floating-point operations of the same model."""
+    grams: EqualBudget | None = None
+    """After as many grams of CO2, by the energy meter."""
 
 
 class TriedRate(ResultPart):

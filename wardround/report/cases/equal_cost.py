@@ -1,4 +1,4 @@
-"""Tables at equal cost: what each way to train reaches after the same steps or traffic, or among as many sites."""
+"""Tables at equal cost: what each way to train reaches after the same steps, traffic, arithmetic or CO2."""
 
 from typing import TYPE_CHECKING
 
@@ -10,12 +10,22 @@ if TYPE_CHECKING:
     from wardround.report.cases.page import CasesView
 
 
+TABLES = {
+    "steps": "After the same number of steps",
+    "traffic": "After the same traffic",
+    "rows": "After the same arithmetic",
+    "grams": "After the same CO₂",
+}
+
+
 def budget_words() -> Html:
     return paragraph(
         Html(
             "The error on the asking hospital's validation patients (lower is better), when every method may spend the "
             "same: as many steps at the asking hospital as the method with the fewest takes in total; or as much "
-            "traffic for the model it uses as the method that sends least, of those that send anything. What a method "
+            "traffic for the model it uses as the method that sends least, of those that send anything; or as many "
+            "rows trained on at all hospitals (for the same model that is as many floating-point operations); or as "
+            "much CO₂, estimated from processor time, compiling included, and traffic. What a method "
             "spends on choosing partners counts. The last table groups the methods by how many hospitals their model "
             "has learned from."
         )
@@ -25,12 +35,14 @@ def budget_words() -> Html:
 def budget_tables(view: "CasesView") -> list[Html]:
     columns = [Html("Setting"), *(safe(label) for label in view.labels.values())]
     parts = []
-    for key, title in (("steps", "After the same number of steps"), ("traffic", "After the same traffic")):
+    for key, title in TABLES.items():
         rows = []
         for case in view.cases:
-            entries: EqualBudget = getattr(case.budgets, key)
-            rows.append([safe(case.title), *(cost_cell(entries.methods.get(name)) for name in view.labels)])
-        parts.append(table(title, columns, rows))
+            entries: EqualBudget | None = getattr(case.budgets, key)
+            if entries is not None:
+                rows.append([safe(case.title), *(cost_cell(entries.methods.get(name)) for name in view.labels)])
+        if rows:
+            parts.append(table(title, columns, rows))
     rows = [[safe(case.title), *scope_cells(view, case)] for case in view.cases]
     heads = [Html(head) for head in ("Setting", "Alone", "With some", "With all")]
     return [*parts, table("By the number of hospitals learned from", heads, rows)]

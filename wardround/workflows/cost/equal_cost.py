@@ -1,4 +1,4 @@
-"""Methods compared at equal cost: after the same local steps, after the same traffic, among as many sites.
+"""Methods compared at equal cost: after the same local steps, traffic, arithmetic or CO2, and among as many sites.
 
 Everything is read from the rounds that were written down: the validation loss of the asking site, what travelled for
 the model it uses, and how often it stepped. Every site is the asking one in turn; figures are means over sites and
@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from wardround.core.contracts import RoundRecord
 from wardround.engine import registry
 from wardround.runs.cases_result import BudgetTables, EqualBudget, ScopeTable
 from wardround.runs.fields import part_of
@@ -40,6 +41,13 @@ class Trainer:
         size = said.get("batch_size") or rows
         return int(said["local_epochs"]) * -(-rows // int(size))
 
+    @property
+    def passes(self) -> int:
+        """Times that a site goes through its rows in a round."""
+        component = registry.find("algorithm", self.algorithm)
+        said = {parameter.name: parameter.default for parameter in component.parameters} | dict(self.settings)
+        return 1 if said.get("updates") == "gradient" else int(said.get("local_epochs", 1))
+
 
 @dataclass(frozen=True)
 class LossCurve:
@@ -54,8 +62,12 @@ class LossCurve:
     total_bytes: int
     scope: float
     """Sites whose patients the model has learned from: the effective number, where they count unequally."""
+    rows: tuple[int, ...] = ()
+    grams: tuple[float, ...] = ()
+    total_rows: int = 0
+    total_grams: float = 0.0
 
-    def within(self, spent: Sequence[int], budget: float) -> int | None:
+    def within(self, spent: Sequence[float], budget: float) -> int | None:
         """The last evaluation that the budget allows."""
         allowed = [place for place, cost in enumerate(spent) if cost <= budget]
         return allowed[-1] if allowed else None
@@ -72,6 +84,8 @@ def budgets(rounds: Iterable[Json], trainers: Sequence[Trainer], rows: Mapping[s
         steps=part_of(EqualBudget, equal_budget(curves, "steps")),
         traffic=part_of(EqualBudget, equal_budget(curves, "bytes")),
         scope=part_of(ScopeTable, scopes(curves, len(rows))),
+        rows=part_of(EqualBudget, equal_budget(curves, "rows")),
+        grams=part_of(EqualBudget, equal_budget(curves, "grams")),
     )
 
 
@@ -102,19 +116,44 @@ def loss_curve(trainer: Trainer, records: Sequence[Json], site: str, rows: Mappi
     """None where the site's loss was never told (no validation patients, or too many sites to tell each)."""
     pooled = trainer.algorithm == "centralized"
     own, steps, sent = trainer.steps(sum(rows.values()) if pooled else rows[site]), 0, 0
-    seen: list[tuple[int, float, int, int]] = []
+    trained, grams, passes = 0, 0.0, trainer.passes
+    seen: list[tuple[int, float, int, int, int, float]] = []
     for record in records:
         sent += record["bytes_down"] + record["bytes_up"]
+        trained += passes * record.get("rows", 0)
+        grams += grams_of(record)
         # Cohorts too large to be named: everybody is taken to be there.
         if record["round"] > 0 and (pooled or site in record["sites"] or not record["sites"]):
             steps += own
         loss = loss_sites(record).get(site)
         if loss is not None:
-            seen.append((record["round"], float(loss), steps, sent))
+            seen.append((record["round"], float(loss), steps, sent, trained, grams))
     if not seen:
         return None
-    numbers, losses, stepped, spent = zip(*seen, strict=True)
-    return LossCurve(site, numbers, losses, stepped, spent, steps, sent, scope_of(trainer, records, site, rows, sent))
+    numbers, losses, stepped, spent, worked, emitted = zip(*seen, strict=True)
+    scope = scope_of(trainer, records, site, rows, sent)
+    return LossCurve(
+        site,
+        numbers,
+        losses,
+        stepped,
+        spent,
+        steps,
+        sent,
+        scope,
+        worked,
+        emitted,
+        total_rows=trained,
+        total_grams=grams,
+    )
+
+
+def grams_of(record: Json) -> float:
+    """CO2 of a round, by the energy meter's usual assumptions."""
+    meter = registry.find("meter", "energy").build()
+    told = {"sites": (), "count": 0, "rows": 0, "seconds": 0.0, "cpu_seconds": 0.0, "measures": {}, **record}
+    fields = {name: told[name] for name in RoundRecord.__dataclass_fields__}
+    return float(meter.report(meter.observe(meter.init(), RoundRecord(**fields)))["grams_co2"])
 
 
 def scope_of(trainer: Trainer, records: Sequence[Json], site: str, rows: Mapping[str, int], sent: int) -> float:
@@ -136,16 +175,16 @@ def scope_of(trainer: Trainer, records: Sequence[Json], site: str, rows: Mapping
 
 def equal_budget(curves: Mapping[str, Sequence[LossCurve]], what: str) -> dict[str, Any]:
     """Every method's loss after the smallest total of `what` among those that spend any, site by site."""
-    totals: dict[str, list[int]] = {}
+    totals: dict[str, list[float]] = {}
     for some in curves.values():
         for curve in some:
-            total = curve.total_steps if what == "steps" else curve.total_bytes
+            total = getattr(curve, f"total_{what}")
             if total:
                 totals.setdefault(curve.site, []).append(total)
     budget = {site: min(spent) for site, spent in totals.items()}
     table: dict[str, Any] = {}
     for name, some in curves.items():
-        if some and not any(curve.total_bytes if what == "bytes" else curve.total_steps for curve in some):
+        if some and not any(getattr(curve, f"total_{what}") for curve in some):
             # It spends nothing, so that no budget binds it: its last loss, and told as such.
             table[name] = {"loss": mean([curve.losses[-1] for curve in some]), "spends": False}
             continue

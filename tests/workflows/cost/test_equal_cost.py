@@ -133,3 +133,18 @@ def test_a_method_without_losses_is_told_as_such() -> None:
     told = budgets([entry("global", 1)], TRAINERS[:1], ROWS).plain()
     assert told["steps"]["methods"]["global"]["undefined"] == "no validation loss was written down"
     assert told["scope"]["methods"]["global"]["scope"] is None
+
+
+def test_equal_arithmetic_and_equal_grams() -> None:
+    """Each round of `global` trains on 90 rows and takes 36 s of a core, that of `twice` on 180 and 144 s."""
+    once = [{**one, "rows": 90, "cpu_seconds": 36.0} for one in GLOBAL]
+    twice = [{**one, "method": "twice", "rows": 90, "cpu_seconds": 144.0} for one in GLOBAL]
+    trainers = [TRAINERS[0], Trainer("twice", "fed_avg", {"batch_size": 32, "local_epochs": 2})]
+    told = budgets([*once, *twice], trainers, ROWS).plain()
+    # Four rounds of 90 rows are 360, which `twice` has trained on after two.
+    assert told["rows"]["budget"] == {"a": 360, "b": 360}
+    assert told["rows"]["methods"]["twice"]["round"] == 2
+    # 4 x 36 s x 15 W = 0.6 Wh, at 480 g/kWh 0.288 g (the traffic adds a billionth): one round of `twice`.
+    assert told["grams"]["budget"]["a"] == pytest.approx(0.288, rel=1e-3)
+    assert told["grams"]["methods"]["twice"]["round"] == 1
+    assert told["grams"]["methods"]["global"]["round"] == 4
