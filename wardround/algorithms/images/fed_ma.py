@@ -97,8 +97,9 @@ def fed_ma(
 
     def fill(context: Any, out: Any, *given: Any) -> None:
         # Not `pure_callback`, which needs a thread of the pool whose threads wait here: it hung with large layers.
-        sites = np.asarray(out[1]).shape
-        for slot, value in zip(out, match_layer(layers, *(np.asarray(one) for one in given), sites), strict=True):
+        phase, rows, weight, site = (np.asarray(one) for one in given)
+        found = match_layer(layers, phase, rows, weight, site, np.asarray(out[1]).shape)
+        for slot, value in zip(out, found, strict=True):
             np.copyto(np.asarray(slot), value)
 
     def server(state: Tree, stack: Message) -> Tree:
