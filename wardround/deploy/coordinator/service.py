@@ -251,9 +251,7 @@ class Coordinator:
         return StudyTransport(self.transport, self.traffic_of(name))
 
     def traffic_of(self, name: str) -> Traffic:
-        if name not in self._traffic:
-            self._traffic[name] = Traffic(self.home.folder(name))
-        return self._traffic[name]
+        return self._traffic.setdefault(name, Traffic(self.home.folder(name)))  # of several threads, one for all
 
     def _participants(self, study: Study, folder: Path) -> tuple[str, ...]:
         """The sites of a study, fixed when it begins: one admitted later must not change a study under way."""
