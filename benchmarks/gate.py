@@ -17,6 +17,7 @@ from typing import Any
 
 from wardround.deploy.coordinator import run_study
 from wardround.deploy.coordinator.events import Event, RoundDone
+from wardround.deploy.coordinator.studies.submission import Submission
 from wardround.deploy.demo import demo_study, make_coordinator, make_site, write_patients
 from wardround.deploy.protocol.replies import read_reply
 from wardround.deploy.protocol.status import Status
@@ -97,7 +98,7 @@ def measure(sites: int, rounds: int, hidden: int, folder: Path) -> tuple[float, 
     study = demo_study(rounds)
     if hidden:
         study = study.model_copy(update={"model": Named.model_validate({"name": "mlp", "hidden": [hidden, hidden]})})
-    submission = run_study.Submission(study, names, "researcher")
+    submission = Submission(study, names, "researcher")
     transport.sites.update({name: answer(name) for name in names})
     run_study.conduct(submission, RunFolder.create(folder / "run", resume=False), transport, hear)
     first, last = marks[LEFT_OUT], marks[-1]

@@ -12,7 +12,8 @@ import tempfile
 from pathlib import Path
 
 from tests.support.in_process import Consortium, study_of
-from wardround.deploy.coordinator.run_study import Submission, conduct
+from wardround.deploy.coordinator.run_study import conduct
+from wardround.deploy.coordinator.studies.submission import Submission
 from wardround.deploy.coordinator.transcript_record import signer_of
 from wardround.runs.folder import RunFolder
 
