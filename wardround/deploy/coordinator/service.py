@@ -247,9 +247,7 @@ class Coordinator:
         return StudyTransport(self.transport, self.traffic_of(name))
 
     def traffic_of(self, name: str) -> StudyTraffic:
-        if name not in self._traffic:
-            self._traffic[name] = StudyTraffic(self.home.folder(name))
-        return self._traffic[name]
+        return self._traffic.setdefault(name, StudyTraffic(self.home.folder(name)))  # of several threads, one for all
 
     def _participants(self, study: Study, folder: Path) -> tuple[str, ...]:
         """The sites of a study, fixed when it begins: one admitted later must not change a study under way."""

@@ -4,7 +4,8 @@ HOME/studies/STUDY/errands.json names them; RUN/finish.request is what brings th
 Sites are told that a study ended and how, never why another site made it fail.
 """
 
-from collections.abc import Iterable
+import threading
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,8 @@ from wardround.deploy.protocol.wire import Malformed
 from wardround.deploy.transport.contract import Transport, Unanswered
 from wardround.runs.json_files import read_json, write_json
 
+WRITING = threading.Lock()
+"""Several sites are visited at the same time, and each strikes off what it got."""
 FILE, REQUEST = "errands.json", "finish.request"
 
 
@@ -71,8 +74,13 @@ def run_errands(home: CoordinatorHome, transport: Transport, study: str, site: s
         with suppress(Unanswered):
             transport.ask(site, ENDED, told, within)
             done.append("ended")
-    if not done:
-        return
+    if done:
+        with WRITING:
+            strike_off(folder, site, done)
+
+
+def strike_off(folder: Path, site: str, done: Collection[str]) -> None:
+    """What a site has got is not brought again."""
     words = read_errands(folder)
     left = {key: [one for one in words.get(key, ()) if one != site or key not in done] for key in ("model", "ended")}
     if not left["model"]:

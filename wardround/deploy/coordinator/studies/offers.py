@@ -14,7 +14,7 @@ from wardround.core.text import LONGEST, plain_line
 from wardround.deploy.coordinator.events import ApprovalPending, Observer, SitesAwaited
 from wardround.deploy.coordinator.gather import Gatherer, WaitPolicy, problem_of, reasons_of
 from wardround.deploy.coordinator.studies.submission import Submission
-from wardround.deploy.protocol.replies import Absence, Reply, is_reply_to, read_reply
+from wardround.deploy.protocol.replies import Absence, Reply, is_reply_to, read_reply, too_few_usable
 from wardround.deploy.protocol.reply_form import largest_reply
 from wardround.deploy.protocol.requests import NOTHING, Topic, request_of
 from wardround.deploy.protocol.status import Status
@@ -39,7 +39,9 @@ class Standing:
     clock: Callable[[], float] = time.monotonic
     approved: set[str] = field(default_factory=set)
     left_out: dict[str, Absence] = field(default_factory=dict)
-    """Who said no, or nothing that can be understood, and why."""
+    """Who said no, and why."""
+    nonsense: dict[str, Absence] = field(default_factory=dict)
+    """Who said what cannot be understood: asked again it would say the same."""
     pending: dict[str, str] = field(default_factory=dict)
     """Why the others have not decided yet, in words."""
     offered: set[str] = field(default_factory=set)
@@ -56,7 +58,9 @@ class Standing:
         self.pending.pop(site, None)
         if absence is None:
             self.approved.add(site)
-        elif absence.unusable or absence.status in FINAL:
+        elif absence.unusable:
+            self.nonsense[site] = absence
+        elif absence.status in FINAL:
             self.left_out[site] = absence
         else:
             self.pending[site] = str(absence)
@@ -64,10 +68,12 @@ class Standing:
     def drop(self, gone: Mapping[str, str]) -> None:
         """These were shut out of the consortium."""
         for site in gone.keys() & {*self.pending, *self.approved}:
-            self.take(site, Absence(gone[site], unusable=True))
+            self.take(site, Absence(gone[site], Status.REFUSED))
 
     def require(self) -> None:
-        """Refuse to go on where too many said no."""
+        """Refuse to go on where too many said no, or somebody nothing that can be understood."""
+        if self.nonsense:
+            raise too_few_usable(self.nonsense, 0, Topic.OFFER)
         second, sites = self.submission.study.deploy.second, self.submission.sites
         if second is not None and second in self.left_out:
             raise Refusal(
