@@ -25,14 +25,18 @@ QUICKLY = 1
 Content = bytes | bytearray | memoryview
 
 
+def is_worth(content: Content) -> bool:
+    """Whether a message shrinks so much that it is packed, as far as a sample from its middle tells."""
+    view = memoryview(content)
+    begin = max(0, (view.nbytes - SAMPLE) // 2)
+    sample = view[begin : begin + SAMPLE]
+    return view.nbytes >= SMALLEST and len(zlib.compress(sample, QUICKLY)) <= WORTH * sample.nbytes
+
+
 def pack(content: Content) -> Content:
     """The message as it travels: packed, or as it is."""
     view = memoryview(content)
-    if view.nbytes < SMALLEST:
-        return content
-    begin = max(0, (view.nbytes - SAMPLE) // 2)
-    sample = view[begin : begin + SAMPLE]
-    if len(zlib.compress(sample, QUICKLY)) > WORTH * sample.nbytes:
+    if not is_worth(content):
         return content
     shrunk = zlib.compress(view, QUICKLY)
     if not view.nbytes / MOST_TIMES < START + len(shrunk) <= WORTH * view.nbytes:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from wardround.deploy.protocol.compression import Content, pack, unpack
+from wardround.deploy.protocol.compression import Content, is_worth, pack, unpack
 from wardround.deploy.protocol.wire import LARGEST_MESSAGE, Malformed, array_ends
 
 OUTLINE = b"WRO\n"
@@ -61,6 +61,11 @@ class OutlinedMessage:
     def name(self) -> bytes:
         """Of the whole: the same segments in the same order."""
         return whole_name(self.segments)
+
+    @cached_property
+    def shrinks(self) -> bool:
+        """Whether its parts are packed: found out once, not for each of them."""
+        return is_worth(self.content)
 
     def unknown_bytes(self, known: Collection[bytes]) -> int:
         """Bytes that must travel to one who has these segments; what occurs twice travels once."""

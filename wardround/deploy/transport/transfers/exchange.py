@@ -209,7 +209,8 @@ class Exchange:
         heard = lambda reply: self._acknowledged(number, line, step, reply)  # noqa: E731
         words: dict[str, Any] = {PieceWord.BEGIN: begin}
         if step == "putting":
-            payload = pack(memoryview(self._question.content)[begin:end])
+            part = memoryview(self._question.content)[begin:end]
+            payload = pack(part) if self._question.shrinks else part
             words |= {PieceWord.NAME: self._question.name}
             self.answer.moved += len(payload)
             forget = self._send(PieceTopic.PUT, payload, heard, words)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from wardround.deploy.protocol.compression import Content, pack, unpack
+from wardround.deploy.protocol.compression import MOST_TIMES, Content, pack, unpack
 from wardround.deploy.protocol.outline import is_outline, read_outline
 from wardround.deploy.protocol.wire import Malformed
 from wardround.deploy.transport.transfers.line import LARGEST_PART
@@ -45,8 +45,10 @@ class Receiver:
         if isinstance(found, list):
             return missing(found)
         reply = answer(found)
-        body, room = pack(reply), words.get(PieceWord.ROOM)
-        if len(body) <= (room if type(room) is int else LARGEST_PART):
+        told_room = words.get(PieceWord.ROOM)
+        room = told_room if type(told_room) is int else LARGEST_PART
+        body = pack(reply) if len(reply) <= MOST_TIMES * room else reply
+        if len(body) <= room:
             return PieceReply(PieceCode.OK, body)
         told = {"name": self._shelf.hold(reply, lambda: lasts(found)).hex(), "size": len(reply)}
         return PieceReply(PieceCode.HELD, json.dumps(told).encode())
@@ -68,7 +70,7 @@ class Receiver:
         if not (isinstance(name, bytes) and type(begin) is type(end) is int and end - begin <= LARGEST_PART):
             raise Malformed(NO_SUCH)
         part = self._shelf.fetch(name, begin, end)
-        return PieceReply(PieceCode.MISSING, None) if part is None else PieceReply(PieceCode.OK, pack(part))
+        return PieceReply(PieceCode.MISSING, None) if part is None else PieceReply(PieceCode.OK, part)
 
 
 def missing(ranges: list[tuple[int, int]]) -> PieceReply:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wardround.deploy.protocol.compression import Content
+from wardround.deploy.protocol.compression import Content, is_worth, pack
 from wardround.deploy.protocol.outline import SMALLEST_NAMED, Range, ReadOutline, Segment, name_of, without
 
 LONG = 5.0
@@ -224,6 +224,8 @@ class WaitingAnswer(NamedTuple):
 
     content: Content
     lasts: Callable[[], bool]
+    shrinks: bool
+    """Whether its parts are packed."""
 
 
 class Shelf:
@@ -282,14 +284,14 @@ class Shelf:
         """Let an answer be fetched; gives its name."""
         name = name_of(content)
         with self._lock:
-            self._waiting[name] = WaitingAnswer(content, lasts)
+            self._waiting[name] = WaitingAnswer(content, lasts, is_worth(content))
             self._waiting.move_to_end(name)
             while len(self._waiting) > MOST_ANSWERS:
                 self._waiting.popitem(last=False)
         return name
 
-    def fetch(self, name: bytes, begin: int, end: int) -> memoryview | None:
-        """A part of an answer that waits; none where there is no such answer, or none that may still leave."""
+    def fetch(self, name: bytes, begin: int, end: int) -> Content | None:
+        """A part of an answer that waits, as it travels; none where there is none, or none that may still leave."""
         waiting = self._waiting.get(name)
         if waiting is None:
             return None
@@ -298,4 +300,6 @@ class Shelf:
                 self._waiting.pop(name, None)
             return None
         view = memoryview(waiting.content)
-        return view[begin:end] if 0 <= begin <= end <= view.nbytes else None
+        if not 0 <= begin <= end <= view.nbytes:
+            return None
+        return pack(view[begin:end]) if waiting.shrinks else view[begin:end]
