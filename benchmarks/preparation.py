@@ -12,9 +12,9 @@ import time
 import numpy as np
 import pandas as pd
 
-from wardround.data import pooled_rows
 from wardround.data.assembly import assemble_table
 from wardround.data.load import load
+from wardround.data.pooled import rows as pooled_rows
 
 ROWS = 50
 

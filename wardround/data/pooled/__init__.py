@@ -1,0 +1,1 @@
+"""The rows of many simulated sites as one table."""
