@@ -228,7 +228,7 @@ def test_what_cannot_work_is_refused(network, even):
     ("widths", "told"),
     [
         ({"Bo": 0.5}, "no site called 'Bo'.*did you mean 'bo'"),
-        ({"bo": "half"}, "number for bo"),
+        ({"bo": "half"}, "'bo' must have a number greater than 0, not 'half'"),
         ({"bo": 0}, "'bo' must have a number greater than 0"),
         ({"bo": 0.01}, "leaves none of the 8 units"),
         ({"bo": 2}, "at most 1"),
