@@ -14,7 +14,7 @@ import pandas as pd
 
 from wardround.data.assembly import assemble_table
 from wardround.data.load import load
-from wardround.data.pooled import pooled_rows
+from wardround.data.pooled import rows as pooled_rows
 
 ROWS = 50
 

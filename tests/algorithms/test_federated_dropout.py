@@ -233,7 +233,7 @@ def test_what_cannot_work_is_refused(network, even):
     ("widths", "told"),
     [
         ({"Bo": 0.5}, "no site called 'Bo'.*did you mean 'bo'"),
-        ({"bo": "half"}, "must have a number (for bo|greater than 0)"),
+        ({"bo": "half"}, "'bo' must have a number greater than 0, not 'half'"),
         ({"bo": 0}, "'bo' must have a number greater than 0"),
         ({"bo": 0.01}, "leaves none of the 8 units"),
         ({"bo": 2}, "at most 1"),

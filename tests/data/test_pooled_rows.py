@@ -7,12 +7,12 @@ import pandas as pd
 import pytest
 
 from wardround.core.errors import Refusal
-from wardround.data import pooled_rows
 from wardround.data.assembly import assemble_table
 from wardround.data.datasets.adult import adult
 from wardround.data.folder import data_folder
 from wardround.data.load import load
 from wardround.data.partitions.by_label_dirichlet import by_label_dirichlet
+from wardround.data.pooled import rows as pooled_rows
 from wardround.data.table import SlicedSites
 
 SITES = 16

@@ -19,8 +19,8 @@ from wardround.core.contracts import Message, Query, Report, Site, Task
 from wardround.core.errors import Refusal
 from wardround.core.federation import Federation, assemble
 from wardround.data.noised_preparation import Categories, Ranges, StatisticsNoise
-from wardround.data.pooled.pooled_rows import PooledRows, pool_rows, pooled_cards, pooled_fingerprint
-from wardround.data.pooled.pooled_statistics import pooled_ask
+from wardround.data.pooled.rows import PooledRows, pool_rows, pooled_cards, pooled_fingerprint
+from wardround.data.pooled.statistics import pooled_ask
 from wardround.data.preparation import Preparation
 from wardround.data.preparation_fit import Impute, Scale, check_choice, fit_preparation
 from wardround.data.query import Ask, ask_all

@@ -49,7 +49,7 @@ class Table:
 class SlicedSites(dict[str, pd.DataFrame]):
     """Sites whose rows lie one after another in one frame, of which each site's is a slice.
 
-    So what is said of every site can be worked out for all of them at once (see `data.pooled_rows`).
+    So what is said of every site can be worked out for all of them at once (see `data.pooled.rows`).
     """
 
     def __init__(self, whole: pd.DataFrame, names: Sequence[str], first: np.ndarray[Any, Any]) -> None:

@@ -1,1 +1,1 @@
-"""Rows of many sites on one machine, in one table: the simulation need not go from site to site."""
+"""The rows of many simulated sites as one table."""

@@ -9,7 +9,7 @@ import pandas as pd
 from wardround.core.components.recipes import recipe_of
 from wardround.core.contracts import Message, Query, Report
 from wardround.core.errors import Refusal
-from wardround.data.pooled.pooled_rows import PooledRows
+from wardround.data.pooled.rows import PooledRows
 from wardround.data.query import Ask
 from wardround.queries.columns import as_codes, as_numbers
 
