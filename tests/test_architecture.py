@@ -80,7 +80,7 @@ MOST_LINES = 400
 MOST_FILES = 17
 PARTICIPLE = re.compile(r"(ing|[^e]ed|told|said|made)$")
 TERMS_OF_THE_FIELD = {
-    *("centered_clipping", "nearest_mixing", "partial_pooling", "sampling", "ranking"),
+    *("centered_clipping", "nearest_mixing", "partial_pooling", "sampling", "ranking", "rule_mining"),
     *("centralized", "class_weighted", "norm_bounded"),
 }
 """Module names that end like a participle because the literature calls the thing so (some are keys of a study file)."""

@@ -66,7 +66,7 @@ from wardround.study import assemble
 from wardround.study.file import PrivacySection, Study
 from wardround.study.methods import own_method
 from wardround.study.model_facts import model_facts, prediction_task
-from wardround.study.votes import sketch_task
+from wardround.study.sections.votes import sketch_task
 from wardround.workflows.run import meters_of, underfit_notes
 from wardround.workflows.training_plan import stopping_of
 

@@ -52,7 +52,7 @@ from wardround.deploy.trust.pins import check_roster, pinned_key, read_partners
 from wardround.privacy.budget import Budget
 from wardround.study.analysis import analysis_recipe
 from wardround.study.file import Named, Study
-from wardround.study.votes import model_said
+from wardround.study.sections.votes import model_said
 
 MOST_KNOWN = 1000
 MOMENT_NS = 50_000_000
