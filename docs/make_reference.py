@@ -80,6 +80,7 @@ MEANINGS: Mapping[str, str] = {
     "data.missing_columns": 'A column that some sites lack: refused, or with "fill" unknown there.',
     "data.missing_target": 'Rows whose target is unknown: refused, or with "drop" left out; '
     "with [privacy] neither, since both would tell of them: they count as blank rows.",
+    "data.cleaning.texts.features": "Numbers that a text becomes, where no words are listed.",
     "data.empty_sites": 'Sites with fewer than two rows: refused, or with "keep" taken as they are.',
     "data.preparation.impute": "What fills a gap: `mean`, `median` or `most_frequent` of all sites' training rows.",
     "data.preparation.scale": "How numbers are scaled: `standard`, `minmax` or `none`.",

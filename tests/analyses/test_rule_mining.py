@@ -174,6 +174,7 @@ def study(path, **analysis):
     return parse_study({"study": {"name": "mined"}, "data": data, "analysis": {**words, **analysis}}, where="test")
 
 
+@pytest.mark.slow
 def test_a_dialogue_that_is_stopped_goes_on_where_it_was(tmp_path):
     frame = pd.concat([site.table.assign(site=site.name) for site in sites()])
     frame.drop(columns="kind").to_csv(tmp_path / "texts.csv", index=False)

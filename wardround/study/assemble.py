@@ -36,7 +36,7 @@ from wardround.study.data_rules import (
 from wardround.study.file import CleaningSection, DataSection, Named, ParticipationSection, Settings, Study
 from wardround.study.methods import Method, asking_site, site_settings
 from wardround.study.release_noise import statistics_noise, statistics_steps
-from wardround.study.votes import model_said
+from wardround.study.sections.votes import model_said
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from wardround.deploy.site.policy_file import set_policy
 from wardround.runs.folder import RunFolder
 from wardround.study import assemble
 from wardround.study.methods import own_method
-from wardround.study.votes import sketch_task
+from wardround.study.sections.votes import sketch_task
 from wardround.workflows.run import run
 
 RULES = [

@@ -64,7 +64,7 @@ from wardround.study.data_rules import example_shape
 from wardround.study.file import PrivacySection, Study
 from wardround.study.methods import own_method
 from wardround.study.model_facts import model_facts, prediction_task
-from wardround.study.votes import sketch_task
+from wardround.study.sections.votes import sketch_task
 from wardround.workflows.cost.budget import budget_of
 from wardround.workflows.run import budget_notes, compression_notes, meters_of, underfit_notes
 from wardround.workflows.training_plan import default_metric, stopping_of

@@ -24,7 +24,7 @@ from wardround.study import assemble
 from wardround.study.data_rules import example_shape
 from wardround.study.file import Study
 from wardround.study.methods import own_method
-from wardround.study.votes import sketch_task
+from wardround.study.sections.votes import sketch_task
 
 State = dict[str, Any]
 """What Weight Erosion's server keeps, without the model; empty for Krum and Multi-Krum."""

@@ -58,7 +58,7 @@ from wardround.queries.columns import list_some
 from wardround.study.analyses.analysis import analysis_recipe
 from wardround.study.file import Named, Study
 from wardround.study.methods import numbers_by_site
-from wardround.study.votes import model_said
+from wardround.study.sections.votes import model_said
 
 MOST_KNOWN = 1000
 MOMENT_NS = 50_000_000

@@ -43,7 +43,7 @@ class TextSection(Section):
     features: int = Field(default=256, ge=1, le=65_536)
     """Features into which words are hashed, where none are listed."""
     words: list[str] = Field(default_factory=list)
-    """Count these words alone; their document frequencies are found by the analysis `document_frequencies`."""
+    """Count these words alone."""
     weights: list[float] = Field(default_factory=list)
     """A weight for each of the words, such as the logarithm of one over its document frequency."""
 

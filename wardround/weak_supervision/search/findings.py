@@ -10,7 +10,7 @@ from wardround.core.text import counted
 from wardround.weak_supervision.function import LabelingFunction, to_words
 from wardround.weak_supervision.search.dialogue import DialoguePlan, accepted_rules, known_accuracy, rule_of
 
-COLUMNS = ("rule", "answer", "sites", "records", "coverage", "agreement with accepted rules", "accuracy where known")
+COLUMNS = ("rule", "answer", "sites", "records", "coverage", "agreement", "accuracy")
 
 
 def report_of(plan: DialoguePlan, state: Tree, seeds: Sequence[LabelingFunction]) -> Report:
@@ -62,7 +62,12 @@ def report_of(plan: DialoguePlan, state: Tree, seeds: Sequence[LabelingFunction]
         "mean_coverage": float(np.mean(covered)) if covered else None,
         "answers": [[to_words(rule_of(plan, state, place)), answer] for place, answer in answers],
     }
-    table = FoundTable("rules", "Rules that were shown, and the answers", COLUMNS, rows)
+    table = FoundTable(
+        "rules",
+        "Rules that were shown (agreement: with accepted rules; accuracy: where labels are known)",
+        COLUMNS,
+        rows,
+    )
     return Findings(words, [table], charts_of(plan, state), numbers).report()
 
 

@@ -1,0 +1,81 @@
+"""Answers of an expert are on the disk before they count, and are given again in their order."""
+
+import json
+import threading
+
+import pytest
+
+from wardround.cli.models.label import KEYS, answer_folder, ask_at_terminal
+from wardround.core.analysis import ExpertQuestion
+from wardround.core.errors import Refusal
+from wardround.runs.folder import RunFolder
+from wardround.workflows.expert import (
+    DialogueStopped,
+    answers_in,
+    give_answer,
+    keep_functions,
+    recorded_expert,
+    waiting_question,
+)
+
+
+def question(key="a", number=1):
+    facts = {"sites": 3, "records": 40, "of": 400, "agree": 9, "agree_of": 10, "rule": {"word": key}, "label": "ill"}
+    return ExpertQuestion(key, number, 5, f'ill where note has the word "{key}"', facts)
+
+
+def test_answers_are_kept_and_given_again(tmp_path):
+    folder = RunFolder.create(tmp_path / "run", resume=False)
+    said = iter(["yes", "no"])
+    first = recorded_expert(folder, lambda asked: next(said), by="Dr. A")
+    assert [first(question("a")), first(question("b", 2))] == ["yes", "no"]
+    lines = [json.loads(line) for line in (tmp_path / "run" / "expert.jsonl").read_text().splitlines()]
+    assert [(one["answer"], one["by"]) for one in lines] == [("yes", "Dr. A"), ("no", "Dr. A")]
+    again = recorded_expert(folder, lambda asked: "unsure")
+    assert [again(question("a")), again(question("b", 2)), again(question("c", 3))] == ["yes", "no", "unsure"]
+    with pytest.raises(Refusal, match="about another rule"):
+        recorded_expert(folder, lambda asked: "yes")(question("z"))
+    with pytest.raises(Refusal, match="'perhaps' is no answer"):
+        recorded_expert(RunFolder.create(tmp_path / "new", resume=False), lambda asked: "perhaps")(question())
+
+
+def test_an_answer_through_the_folder(tmp_path):
+    found = []
+    expert = answers_in(tmp_path, lambda: False, pause=0.01)
+    thread = threading.Thread(target=lambda: found.append(expert(question())), daemon=True)
+    thread.start()
+    while waiting_question(tmp_path) is None:
+        pass
+    give_answer(tmp_path, question("other"), "no")  # about something else: not heard
+    while (tmp_path / "question.json.answer").exists():
+        pass
+    give_answer(tmp_path, waiting_question(tmp_path), "yes")
+    thread.join(5)
+    assert found == ["yes"]
+    assert waiting_question(tmp_path) is None
+    with pytest.raises(DialogueStopped):
+        answers_in(tmp_path, lambda: True)(question())
+
+
+def test_at_the_terminal(monkeypatch, capsys):
+    said = iter(["what", "Y"])
+    monkeypatch.setattr("typer.prompt", lambda text: next(said))
+    template = question()._replace(facts={**question().facts, "rule": {"samples": [0.0, 1.0, 0.0]}})
+    assert ask_at_terminal(template) == "yes"
+    shown = capsys.readouterr().out
+    assert "3 sites propose it; it fires on about 40 records (10.0 %)" in shown
+    assert "they say ill in" in shown
+    assert "90 %" in shown
+    assert "█" in shown
+    monkeypatch.setattr("typer.prompt", lambda text: "q")
+    with pytest.raises(DialogueStopped):
+        ask_at_terminal(question())
+    assert set(KEYS.values()) == {"yes", "no", "unsure", "back", "done", "stop"}
+
+
+def test_a_folder_without_a_run(tmp_path):
+    with pytest.raises(Refusal, match="holds no run"):
+        answer_folder(tmp_path)
+    folder = RunFolder.create(tmp_path / "run", resume=False)
+    keep_functions(folder, {"numbers": {}})
+    assert not (tmp_path / "run" / "functions.json").exists()
