@@ -3,10 +3,12 @@
 Nothing listens here. A coordinator that goes away is waited for; the connection comes back by itself.
 """
 
+import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from functools import cache
 from typing import Any, Protocol
 
 from wardround import __version__
@@ -38,6 +40,14 @@ class Answerer(Protocol):
     def may_still_leave(self, content: bytes) -> bool:
         """Whether the answer to this request, or the rest of it, may be sent now."""
         ...
+
+
+@cache
+def began() -> float:
+    """When this process was started."""
+    import psutil
+
+    return psutil.Process().create_time()
 
 
 class PartyService:
@@ -94,7 +104,7 @@ class PartyService:
         Only what has changed is written, so that a party at rest leaves the disk alone.
         """
         with self._writing, suppress(Refusal):
-            words = dict(self.state)
+            words = {**self.state, "process": os.getpid(), "began": began()}
             if words != self._written:
                 self.home.write_status({**words, "at": time.time()})
                 self._written = words

@@ -1,6 +1,6 @@
 """How a site stands: its connection, certificate and studies, the newest first, and what waits for somebody."""
 
-import time
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
@@ -15,8 +15,6 @@ from wardround.deploy.site.approvals import approval_status
 from wardround.deploy.site.datasets import read_datasets
 from wardround.deploy.trust.certificates import is_due, read_certificate
 
-ALIVE = 15.0
-"""Seconds for which a running process's last word about itself counts."""
 OVER = ("finished", "cancelled", "amended")
 """Ends after which a study is not taken up again without being offered."""
 
@@ -61,13 +59,23 @@ def moment_of(text: str) -> float:
         return 0.0
 
 
+def is_process(told: Mapping[str, Any]) -> bool:
+    """Whether the process that wrote this status still runs: it writes only what changed."""
+    import psutil
+
+    try:
+        return abs(psutil.Process(int(told["process"])).create_time() - float(told["began"])) < 1
+    except (psutil.Error, KeyError, TypeError, ValueError):
+        return False
+
+
 def site_status(home: SiteHome) -> dict[str, Any]:
     """The process, the connection, the certificate, the studies, and the next steps."""
     try:
         told = home.status()
     except Refusal:
         told = {}
-    alive = time.time() - float(told.get("at", 0)) < ALIVE
+    alive = is_process(told)
     certificate = read_certificate(home.certificate_path) if home.certificate_path.exists() else None
     until = None if certificate is None else certificate.not_valid_after_utc
     found = studies_at(home)
