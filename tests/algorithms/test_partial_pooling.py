@@ -75,7 +75,7 @@ def test_the_step_of_the_server_by_hand():
     said = {
         "apart": np.full(width, 2.0), "known": np.eye(width), "square": np.full(width, 5.0), "spread": np.ones(()),
     }  # fmt: skip
-    after = POOLING.server(state, Message(said))
+    after = POOLING.server(state, Message({**said, "weight": np.float32(2)}))
     np.testing.assert_allclose(after["params"]["dense_0/bias"], 2 * 2 / (1 + 0.2 + 4 / 9), rtol=1e-4)
     # The squares' mean 5 less the squared mean 4 is 1: the variance stays, but for the doubt.
     np.testing.assert_allclose(after["variance"], 4 * 0.95**1.7, rtol=1e-5)
@@ -102,7 +102,7 @@ def test_what_a_lying_site_moves_in_a_round_is_bounded(lie):
     width = state["variance"].shape[0]
     honest = {"apart": np.zeros(width), "known": np.eye(width), "square": np.ones(width), "spread": np.ones(())}
     told = {**honest, **{name: honest[name] + value * np.ones_like(honest[name]) for name, value in lie.items()}}
-    after = jax.device_get(POOLING.server(state, Message(told)))
+    after = jax.device_get(POOLING.server(state, Message({**told, "weight": np.float32(10)})))
     deviation = np.sqrt(0.25)
     assert all(np.abs(value).max() <= 5 * 5 * deviation * np.sqrt(width) for value in after["params"].values())
     assert (after["variance"] <= 0.25 * 1.9**1.7 * 1.0001).all()

@@ -83,7 +83,6 @@ def partial_pooling(
             "params": params,
             "variance": jnp.full(width, start),
             "noise": jnp.ones(()),
-            "lent": jnp.asarray(lent / (lent + sites)),
         }
 
     def objective(own: Array, pull: Array, message: Message, shard: Shard, key: Key) -> Array:
@@ -157,12 +156,12 @@ def partial_pooling(
         step = root * bounded(jnp.linalg.solve(system, towards), towards)
         ratio = jnp.clip(said["square"] - jnp.square(said["apart"]), 0.25, 2.0)
         seen = state["variance"] * (DOUBT * ratio) ** HASTE
-        variance = (1 - state["lent"]) * seen + state["lent"] * jnp.mean(seen)
+        share = lent / jnp.maximum(lent + said["weight"], 1e-9)  # the weight is the number of sites that answered
+        variance = (1 - share) * seen + share * jnp.mean(seen)
         found = {
             "params": like(state["params"], centre + step),
             "variance": jnp.clip(variance, NARROWEST, WIDE),
             "noise": jnp.maximum(jnp.clip(said["spread"], state["noise"] / 100, 100 * state["noise"]), NARROWEST),
-            "lent": state["lent"],
         }
         # A round in which nobody answered tells nothing.
         answered = jnp.any(said["square"] != 0)
