@@ -185,14 +185,14 @@ def test_the_same_request_costs_nothing_and_gives_the_same_bytes(consortium: Any
 
 def test_a_site_debits_before_it_trains(consortium: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """When the k-th training begins, k debits are in the ledgers: a death afterwards cannot make one free."""
-    study, train = study_of("debit_first", rounds=1), study_worker.site_round
+    study, train = study_of("debit_first", rounds=1), study_worker.carried_round
     debits: list[int] = []
 
     def watched(*given: Any, **settings: Any) -> Any:
         debits.append(sum(len(entries(consortium, site, study)) for site in NAMES))
         return train(*given, **settings)
 
-    monkeypatch.setattr(study_worker, "site_round", watched)
+    monkeypatch.setattr(study_worker, "carried_round", watched)
     consortium.conduct(study)
     assert len(debits) == len(NAMES)
     assert all(paid >= number for number, paid in enumerate(debits, start=1))
@@ -224,7 +224,7 @@ def test_an_answer_that_may_have_left_is_never_made_anew(
     assert "no longer stored" in told["why"]
     # Nor the last one, which would be another one now: it is refused before any noise is drawn.
     with monkeypatch.context() as patched:
-        patched.setattr(study_worker, "site_round", None)
+        patched.setattr(study_worker, "carried_round", None)
         told, answer = decode(handler.answer("round", "server", ended.requests["freetown", "round", ROUNDS]))
     assert (told["status"], answer.arrays) == ("refused", {})
     assert "no longer stored; a second one, under new noise, would reveal more" in told["why"]

@@ -6,7 +6,7 @@ import jax
 
 from wardround.core import trees
 from wardround.core.chain import choices_in
-from wardround.core.contracts import Algorithm, Progress, Transform, Tree
+from wardround.core.contracts import Algorithm, Message, Progress, Transform, Tree
 from wardround.engine.flatten import Form, form_of
 from wardround.engine.program import server_message, without_kept
 from wardround.engine.split_round import added_shapes, answer_shapes, sent_shapes
@@ -26,10 +26,14 @@ class RoundTraffic(NamedTuple):
 def round_traffic(algorithm: Algorithm, transform: Transform, progress: Progress, row: Any, kind: int) -> RoundTraffic:
     """Of a site that gets this kind of message; `row` has the shapes of x and y of a single row."""
     made = answer_shapes(algorithm, progress.server, one_site_shapes(progress.clients), row, kind)
-    states, key = (progress.aggregator, progress.transform), jax.random.key(0)
-    said = jax.eval_shape(lambda given: server_message(algorithm, transform, given, key), without_kept(progress))
+    states = (progress.aggregator, progress.transform)
+
+    def say(given: Progress) -> Message:
+        return server_message(algorithm, transform, given, jax.random.key(0))
+
+    said = jax.eval_shape(say, without_kept(progress))
     sent = sent_shapes(algorithm, transform, progress.server, progress.transform, kind)
-    left = jax.eval_shape(lambda sent, made: transform.up(sent, made, key), sent, made)
+    left = jax.eval_shape(lambda sent, made: transform.up(sent, made, jax.random.key(0)), sent, made)
     added = added_shapes(algorithm, transform, progress, left, kind)
     up = (transform.bytes_up or trees.nbytes)(left)
     return RoundTraffic(trees.nbytes(sent), up, form_of((said, states)), form_of(added), choices_in(sent, left))

@@ -145,7 +145,7 @@ def test_more_models_than_the_choice_announces_are_refused_before_anything_is_co
 ) -> None:
     judged = Judged(consortium, "many")
     computed = []
-    monkeypatch.setattr("wardround.deploy.site.study_worker.site_round", lambda *request, **more: computed.append(1))
+    monkeypatch.setattr("wardround.deploy.site.study_worker.carried_round", lambda *request, **more: computed.append(1))
     for count in (1, 2, 4, 10):
         refused = judged.begin(judged.stack(judged.victims[:count]))
         assert refused.status is Status.REFUSED

@@ -210,8 +210,8 @@ def test_a_model_that_overflows_is_turned_away_before_any_patient_is_looked_at(
     one = liar(consortium, "overflow", "round", 7)
     latest = one.last(SITE, "round", round=2)
     looked: list[str] = []
-    train = study_worker.site_round
-    monkeypatch.setattr(study_worker, "site_round", lambda *a, **k: (looked.append("rows"), train(*a, **k))[1])
+    train = study_worker.carried_round
+    monkeypatch.setattr(study_worker, "carried_round", lambda *a, **k: (looked.append("rows"), train(*a, **k))[1])
     for value in (np.nan, np.inf, 3e38, 2e20):
         arrays = {name: fill(tree, value) for name, tree in latest.message.arrays.items()}
         said = one.alter(latest, Message(arrays), round=3)
