@@ -156,8 +156,8 @@ def partial_pooling(
         step = root * bounded(jnp.linalg.solve(system, towards), towards)
         ratio = jnp.clip(said["square"] - jnp.square(said["apart"]), 0.25, 2.0)
         seen = state["variance"] * (DOUBT * ratio) ** HASTE
-        share = lent / jnp.maximum(lent + said["weight"], 1e-9)  # the weight is the number of sites that answered
-        variance = (1 - share) * seen + share * jnp.mean(seen)
+        # The weight is the number of sites that answered.
+        variance = seen + lent / jnp.maximum(lent + said["weight"], 1e-9) * (jnp.mean(seen) - seen)
         found = {
             "params": like(state["params"], centre + step),
             "variance": jnp.clip(variance, NARROWEST, WIDE),
