@@ -188,9 +188,6 @@ LONG: dict[str, tuple[str, ...]] = {  # by measured time
     ),
     "tests/algorithms/test_cluster.py::test_the_number_is_judged_on_rows_that_nothing_was_learned_from": ("",),
     "tests/deploy/trust/test_transcript.py::test_a_choice_of_partners_is_not_in_it_and_no_site_is_alarmed": ("",),
-    "tests/deploy/transport/test_every_transport.py::test_a_study_ends_with_the_same_bits_over_every_transport": (
-        "flare-plain",
-    ),
     "tests/contracts/test_judge.py::test_with_cells_of_one_patient_both_engines_tell_the_same": ("scaffold",),
     "tests/partners/choices/test_influence.py::"
     "test_least_squares_without_a_site_is_found_exactly_even_from_a_half_trained_model": ("validation-0.5",),

@@ -222,9 +222,10 @@ def worlds(request: pytest.FixtureRequest) -> Any:
 
 
 def everywhere(*cases: str, quick: tuple[str, ...] = ()) -> Any:
-    """These studies over every transport; over a network only the quick ones are not slow."""
+    """These studies over every transport; over a network only the quick ones are not slow, and none over FLARE's."""
+    at_once = {("in_one_process", case) for case in cases} | {("cellnet", case) for case in quick}
     found = [
-        pytest.param(transport, case, marks=[] if transport == "in_one_process" or case in quick else pytest.mark.slow)
+        pytest.param(transport, case, marks=[] if (transport, case) in at_once else pytest.mark.slow)
         for transport in ("in_one_process", "cellnet", "flare")
         for case in cases
     ]

@@ -46,6 +46,8 @@ class Standing:
     """Why the others have not decided yet, in words."""
     offered: set[str] = field(default_factory=set)
     """Whom this process sent the offer."""
+    written: dict[str, int] = field(default_factory=dict)
+    """Bytes of the offers that were written down, until somebody counts them."""
     _enough_since: float | None = None
 
     def __post_init__(self) -> None:
@@ -113,7 +115,7 @@ def ask_offer(transport: Transport, standing: Standing, site: str, within: float
     try:
         if site not in standing.offered:
             transport.limit(Topic.OFFER, room)
-            transport.announce(Topic.OFFER, {site: asked.body})
+            standing.written[site] = transport.announce(Topic.OFFER, {site: asked.body})
             standing.offered.add(site)
         reply = read_reply(transport.ask(site, Topic.OFFER, asked.body, within), most=room)
     except Malformed as error:
@@ -140,6 +142,8 @@ def gather_approvals(gatherer: Gatherer, submission: Submission, standing: Stand
     if standing is None or (began and not standing.offered):
         standing = Standing(submission, gatherer.policy)
         offer_study(gatherer, standing, wait=not began)
+    gatherer.traffic.down += sum(standing.written.values())
+    standing.written.clear()
     gone = {site: one for site, one in standing.left_out.items() if one.status is not None and one.status.is_departure}
     gatherer.gone.update(gone)  # nobody waits in this study for those who said no
     return standing.approved & set(submission.sites)
