@@ -16,7 +16,7 @@ import pytest
 from tests.support import small_site
 from tests.support import tiny_study as tiny
 from wardround.cli.consortium.notices import told_when_over
-from wardround.cli.services import party_announcer
+from wardround.cli.services import PLAIN, party_announcer
 from wardround.core import clock
 from wardround.core.errors import Refusal
 from wardround.deploy.coordinator.events import StudyEnded, StudyOffered
@@ -124,7 +124,7 @@ def test_a_program_of_the_site_is_given_the_notice(tmp_path: Path) -> None:
     code = f"import sys, pathlib; pathlib.Path({str(out)!r}).write_text(sys.stdin.read())"
     settings(tmp_path, f"[command]\nrun = {json.dumps([sys.executable, '-c', code])}\n")
     notifier = Notifier(tmp_path, "the site bo")
-    party_announcer(notifier)("ended", {"study": "triage-1", "state": "finished"})
+    party_announcer(notifier, PLAIN.event_log("bo"))("ended", {"study": "triage-1", "state": "finished"})
     for thread in threading.enumerate():
         if thread.name == "wardround notice":
             thread.join()
