@@ -242,7 +242,8 @@ class StudyWorker:
         few, exact = len(own.y) < self.smallest_cell, self.study.privacy is None
         if few and (exact or asked.question.algorithm.get("kind") == "probe"):
             own = OwnRows(own.x[:0], own.y[:0], own.site)  # nothing is told of so few
-        first = first_carried(transform, zeros_like(self._shapes_for(asked).made))
+        carries = transform.init_carried is not None
+        first = first_carried(transform, zeros_like(self._shapes_for(asked).made)) if carries else ()
         kept = self.kept.read(algorithm, asked, number - 1), self.kept.read_carried(first, asked, number - 1)
         if self.promise is not None:  # last of all that may be refused: what is debited is not given back
             assert self.task is not None

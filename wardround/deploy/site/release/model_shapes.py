@@ -28,6 +28,9 @@ Given = Callable[[Params], Params]
 FOR_AN_ARRAY = 256
 """Bytes that an array's name, shape and place take in a message, at most."""
 
+AS_IT_IS = identity().receive
+"""What a site does to a message that no transform has changed."""
+
 
 class MessageShapes(NamedTuple):
     """The model, what the server says of it, the same as it travels in a round, and an answer as it leaves."""
@@ -169,7 +172,7 @@ def is_bounded(tree: Any) -> bool:
 
 def opened(transform: Transform, sent: Message) -> Any:
     """What came, as the algorithm will read it: a code of small numbers may stand for huge ones."""
-    return sent.arrays if transform.receive is identity().receive else opening_program(transform)(sent).arrays
+    return sent.arrays if transform.receive is AS_IT_IS else opening_program(transform)(sent).arrays
 
 
 @lru_cache(maxsize=16)
