@@ -10,7 +10,6 @@ from typing import Any
 from wardround.core.clock import timestamp
 from wardround.core.text import LONGEST, plain_line
 from wardround.deploy.home import PartyHome
-from wardround.deploy.party.decisions import check_id, offer_path
 from wardround.deploy.trust.audit_log import event_entry
 from wardround.runs.json_files import read_json, write_json
 
@@ -22,11 +21,17 @@ STATES = ("finished", "failed", "cancelled", "amended")
 
 
 def end_path(home: PartyHome, study: str) -> Path:
+    from wardround.deploy.party.decisions import (
+        check_id,
+    )  # loads what reads studies, which a party at rest does not need
+
     return home.path / "ends" / f"{check_id(study)}.json"
 
 
 def note_end(home: PartyHome, words: Mapping[str, Any]) -> None:
     """Keep how a study ended, if it was ever offered here and that is a way to end; once in the log."""
+    from wardround.deploy.party.decisions import offer_path
+
     study, state = str(words.get("study", "")), str(words.get("state", ""))
     if state not in STATES or not offer_path(home, study).exists():
         return
