@@ -26,7 +26,6 @@ from wardround.study.sections.rounds import (
     StoppingSection,
 )
 from wardround.study.sections.section import Named, Section, Settings
-from wardround.weak_supervision.function_file import function_words
 
 __all__ = [
     "BudgetSection",
@@ -140,6 +139,8 @@ def read_study(path: Path) -> Study:
             data["path"] = str((path.parent / Path(data["path"]).expanduser()).resolve())
         cleaning = data.get("cleaning") if isinstance(data, dict) else None
         if isinstance(cleaning, dict) and isinstance(cleaning.get("rules"), str):
+            from wardround.weak_supervision.function_file import function_words  # loads pandas
+
             # The functions become words of the study: it is read elsewhere, where there is no such file.
             cleaning["rules"] = function_words((path.parent / Path(cleaning["rules"]).expanduser()).resolve())
     explain = content.get("explain")

@@ -4,7 +4,6 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
-from wardround.evaluate.clinical.operating_point import DEFAULT
 from wardround.study.sections.section import Section
 
 
@@ -72,6 +71,8 @@ class EvaluationSection(Section):
     @property
     def threshold(self) -> float:
         """Over real sites, the risk from which a patient is flagged: as it is said, else one half."""
+        from wardround.evaluate.clinical.operating_point import DEFAULT  # loads SciPy, which reading a study must not
+
         said = self.operating_point
         return said.threshold if said is not None and said.threshold is not None else DEFAULT
 
