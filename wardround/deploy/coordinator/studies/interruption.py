@@ -5,7 +5,6 @@ import time
 from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from wardround.deploy.coordinator.studies.traffic import StudyTraffic
 from wardround.deploy.transport.contract import Asked, ManyAtOnce, Transport
@@ -31,15 +30,11 @@ class EitherEvent(threading.Event):
         return self.is_set()
 
 
-class NetworkTransport(Transport, ManyAtOnce, Protocol):
-    """The transport of a coordinator's process, which needs no thread for each site."""
-
-
 @dataclass(frozen=True)
 class StudyTransport:
     """The coordinator's transport for one study; `ended` stops whoever waits in it."""
 
-    transport: NetworkTransport
+    transport: Transport
     traffic: StudyTraffic
     ended: threading.Event = field(default_factory=threading.Event)
 
@@ -51,7 +46,10 @@ class StudyTransport:
         return self.begin(site, topic, body, within).result()
 
     def begin(self, site: str, topic: str, body: bytes, within: float) -> Asked:
-        asked = self.transport.begin(site, topic, body, within)
+        if isinstance(self.transport, ManyAtOnce):
+            asked = self.transport.begin(site, topic, body, within)
+        else:
+            asked = ask_in_thread(self.transport, site, topic, body, within)
         asked.add_done_callback(self._count)
         return asked
 
@@ -75,3 +73,21 @@ class StudyTransport:
 
     def certificates(self) -> Mapping[str, str]:
         return self.transport.certificates()
+
+
+def ask_in_thread(transport: Transport, site: str, topic: str, body: bytes, within: float) -> Asked:
+    """The same of a transport that waits for each reply."""
+    asked = Asked()
+
+    def work() -> None:
+        started = time.monotonic()
+        try:
+            reply = transport.ask(site, topic, body, within)
+        except BaseException as error:
+            asked.set_exception(error)
+        else:
+            asked.worked = time.monotonic() - started
+            asked.set_result(reply)
+
+    threading.Thread(target=work, name="wardround question", daemon=True).start()
+    return asked
