@@ -81,7 +81,7 @@ def test_a_running_coordinator_starts_anew_when_its_certificate_was_renewed(hub:
     from wardround.deploy.coordinator.consortium import sign_own
     from wardround.deploy.coordinator.service import Coordinator
 
-    coordinator = Coordinator(hub)
+    coordinator = Coordinator(hub, party=LocalParty())  # type: ignore[arg-type]
     assert sign_own(hub) is None
     coordinator.work()
     assert coordinator.is_outdated()
