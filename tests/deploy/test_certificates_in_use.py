@@ -70,7 +70,7 @@ def test_a_coordinator_that_was_off_when_its_certificate_ended_starts_again(hub:
 
     age(hub, hub.path)
     assert not is_valid(hub)
-    coordinator = Coordinator(hub)
+    coordinator = Coordinator(hub, party=LocalParty())  # type: ignore[arg-type]
     assert is_valid(hub)
     assert not coordinator.is_outdated()
     assert verify(hub.audit_path, hub.public_keys()) == []
