@@ -3,6 +3,8 @@ PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# Two workers, each a whole file; the order is that of tests/conftest.py, and not the files with most tests first.
+TWO := -n 2 --dist loadfile --no-loadscope-reorder
 
 .PHONY: demo test test-all mutations soak lint types unit bench docs lock sbom browser database clean
 
@@ -14,7 +16,7 @@ test: lint types unit
 
 # All of it: every example, the crash sweep in full, long processes, programs compiled as users compile them.
 test-all: lint types $(VENV)/.developing browser database
-	WARDROUND_TESTS=all $(BIN)/pytest -n 2 --dist loadfile
+	WARDROUND_TESTS=all $(BIN)/pytest $(TWO)
 	$(MAKE) mutations
 	$(MAKE) soak
 
@@ -26,7 +28,7 @@ types: $(VENV)/.developing
 	$(BIN)/mypy wardround benchmarks
 
 unit: $(VENV)/.developing browser database
-	$(BIN)/pytest -n 2 --dist loadfile
+	$(BIN)/pytest $(TWO)
 
 # Places made wrong on purpose, one at a time: the quick suite must notice each of them.
 mutations: $(VENV)/.developing

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from benchmarks.verdicts import wilson
 from wardround.core.contracts import Scores, Task
 from wardround.data.row_split import split
 from wardround.evaluate.comparison import paired_difference
@@ -143,6 +144,12 @@ def true_difference(kind: Kind, data: Dataset) -> float:
     return float(np.mean(gaps))
 
 
+def share(count: int, total: int) -> str:
+    """In per cent, with its 95 % interval from the number of data sets (Wilson)."""
+    found, low, high = (100 * one for one in wilson(count, total) or (0.0, 0.0, 100.0))
+    return f"{found:.1f} % ({low:.1f} to {high:.1f})"
+
+
 def measured(kind: Kind, datasets: int, known: int) -> Iterator[tuple[str, Any]]:
     ours, theirs, right, truth, estimates = 0, 0, 0, [], []
     for seed in range(datasets):
@@ -159,9 +166,9 @@ def measured(kind: Kind, datasets: int, known: int) -> Iterator[tuple[str, Any]]
     yield from {
         "true difference": f"{np.mean(truth):+.4f}",
         "estimated": f"{np.mean(estimates):+.4f}",
-        "we say different": f"{100 * ours / datasets:.1f} %",
+        "we say different": share(ours, datasets),
         "rightly": "" if "no difference" in kind.name else f"{100 * right / datasets:.1f} %",
-        "yardstick": f"{100 * theirs / datasets:.1f} %",
+        "yardstick": share(theirs, datasets),
     }.items()
 
 

@@ -1,11 +1,13 @@
 """Whether the recommended method keeps up with the better of local and common: `python -m benchmarks.pooling`.
 
 Prints one JSON object. For every federation and site, the mean over the seeds of the log loss on held-out patients (40
-% of each site's) of partial pooling less that of the better of two others, where the better is told with hindsight: the
-model of the site's own patients and the common model, each trained by this platform (50 rounds) and fitted to
-convergence in plain NumPy, with a slight pull towards 0. `ahead` is the mean over sites against each of them, with a 95
-% interval over the seeds. `hierarchy` is made up: sites' coefficients are normal draws, so that the Bayes model (the
-posterior mode with the true centre and variance) is known; `behind_bayes` is how much is lost against it.
+% of each site's) of partial pooling with its defaults less that of the better of two others, where the better is told
+with hindsight: the model of the site's own patients and the common model, each trained by this platform (50 rounds,
+once plainly and once held back by `l2 = 0.01`) and fitted to convergence in plain NumPy, with a slight pull towards 0.
+`worst_shortfall` is that of the worst site, with a 95 % interval over the seeds (the same patients are in many of them,
+so it is too narrow); `ahead` is the mean over sites against each of them, also with one. `hierarchy` is made up:
+sites' coefficients are normal draws, so that the Bayes model (the posterior mode with the true centre and variance) is
+known; `behind_bayes` is how much is lost against it.
 """
 
 import argparse
@@ -86,26 +88,24 @@ def site_losses(scores: Scores) -> list[float]:
     return [float(-np.log(risk[a:b]).mean()) for a, b in zip(scores.first[:-1], scores.first[1:], strict=True)]
 
 
-MODELS: dict[Task, tuple[Model, dict[str, tuple[Algorithm, int]]]] = {}
+MODELS: dict[Task, dict[str, tuple[Model, Algorithm, int]]] = {}
 
 
 def losses(federation: Federation, seed: int) -> dict[str, list[float]]:
     """Of every site and way."""
     if federation.task not in MODELS:
-        model = logistic(federation.task, l2=0.01)
-        MODELS[federation.task] = (
-            model,
-            {
-                "local": (local(model), 50),
-                "common": (fed_avg(model, weighted_mean()), 50),
-                "partial_pooling": (partial_pooling(model, weighted_mean()), 25),
-            },
-        )
-    model, ways = MODELS[federation.task]
+        plain, held = logistic(federation.task), logistic(federation.task, l2=0.01)
+        MODELS[federation.task] = {
+            "local": (plain, local(plain), 50),
+            "common": (plain, fed_avg(plain, weighted_mean()), 50),
+            "local_held": (held, local(held), 50),
+            "common_held": (held, fed_avg(held, weighted_mean()), 50),
+            "partial_pooling": (plain, partial_pooling(plain, weighted_mean()), 25),
+        }
     found = {}
     cohort = np.arange(len(federation.sites))
     with Simulation(federation, seed=seed) as engine:
-        for name, (algorithm, rounds) in ways.items():
+        for name, (model, algorithm, rounds) in MODELS[federation.task].items():
             progress = engine.begin(algorithm, model.init(jax.random.key(seed)))
             progress, _ = engine.train(algorithm, progress, [(number + 1, cohort) for number in range(rounds)])
             found[name] = site_losses(engine.predict(algorithm, progress, "test"))
@@ -124,10 +124,12 @@ def summary(rows: list[dict[str, list[float]]], sites: list[str], bayes: list[li
     own = table.pop("partial_pooling")
     best = np.min([values.mean(axis=0) for values in table.values()], axis=0)
     short = own.mean(axis=0) - best
+    worst = int(short.argmax())
+    rival = min(table.values(), key=lambda values: float(values[:, worst].mean()))
     told: dict[str, Any] = {
         "seeds": len(rows),
         "shortfall": {site: round(float(value), 4) for site, value in zip(sites, short, strict=True)},
-        "worst_shortfall": round(float(short.max()), 4),
+        "worst_shortfall": interval(own[:, worst] - rival[:, worst]),
         "ahead": {name: interval(values.mean(axis=1) - own.mean(axis=1)) for name, values in table.items()},
     }
     if bayes:

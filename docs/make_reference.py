@@ -28,7 +28,7 @@ from wardround.deploy.site.datasets import DatasetEntry
 from wardround.deploy.site.policy import Policy
 from wardround.deploy.trust.certificates import PASSPHRASE
 from wardround.engine import registry
-from wardround.evaluate.metrics import CLASSIFICATION, REGRESSION
+from wardround.evaluate.metrics import BY_KIND
 from wardround.runs import cases_result, partners_result, result, scores, sites
 from wardround.runs.clinical import figures, patient_table
 from wardround.runs.explain import explain_result, gaps_result
@@ -496,7 +496,7 @@ def metric_page() -> str:
         f"{HEAD}# Metrics\n\nNamed in `[study]` as `metric`. "
         "How they are computed: [figures](../explanation/figures.md).\n"
     ]
-    for title, known in (("Classification", CLASSIFICATION), ("Regression", REGRESSION)):
+    for title, known in ((kind.capitalize(), found) for kind, found in BY_KIND.items()):
         lines = [f"## {title}\n", "| metric | what it is | better |", "|---|---|---|"]
         for name, metric in known.items():
             lines.append(f"| `{name}` | {metric.words} | {'higher' if metric.higher_is_better else 'lower'} |")

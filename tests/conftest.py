@@ -7,7 +7,9 @@ between workers, child processes and runs; `make test-all` compiles as users do,
 import ctypes
 import gc
 import os
+import shutil
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -20,6 +22,18 @@ if not ALL:
     os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(COMPILED))
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
+
+MEMORY = Path("/dev/shm")
+ROOM = 8_000_000_000
+"""Bytes that must be free in memory if the files of quick tests are to lie there."""
+can_hold = MEMORY.is_dir() and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > ROOM
+if can_hold and not ALL and "TMPDIR" not in os.environ:
+    # The code waits for the disk some hundred thousand times in a run of the suite. That it does so, and when, is seen
+    # by tests that watch os.fsync; `make test-all` waits for the real one.
+    os.environ["TMPDIR"] = str(MEMORY)
+    tempfile.tempdir = None
+with suppress(OSError, AttributeError):  # two heaps and not eight a core: what was freed in one is used again
+    ctypes.CDLL(None).mallopt(-8, 2)
 
 import jax  # noqa: E402
 
@@ -38,7 +52,18 @@ from wardround.models.mlp import mlp  # noqa: E402
 
 settings.register_profile("wardround", max_examples=100 if ALL else 25, deadline=None)
 settings.load_profile("wardround")
-FIRST = ("faults", "deploy/transport", "contracts", "privacy", "partners", "algorithms")
+FIRST = (
+    "faults",
+    "deploy",
+    "adversary",
+    "contracts",
+    "partners",
+    "algorithms",
+    "privacy",
+    "workflows",
+    "cli",
+    "models",
+)
 """Folders whose files take longest: begun first, so that no worker has a long one left at the end."""
 PROGRAMS = ("engine", "partners", "privacy", "study", "workflows")
 """Rooms that remember compiled programs, or what they were compiled from."""
@@ -85,6 +110,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return min((where for folder, where in places.items() if under.startswith(folder)), default=len(FIRST))
 
     items[:] = sorted((item for item in items if item not in left), key=place)
+
+
+def pytest_collection_finish() -> None:
+    """What was imported stays: nobody looks for garbage in it again. JAX makes much that is soon gone by itself."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 20)
 
 
 _limit = [LARGE]

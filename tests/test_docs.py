@@ -136,6 +136,13 @@ def test_every_example_passes_the_check(path, capsys):
     assert '"sites"' in capsys.readouterr().out
 
 
+def test_every_example_that_could_run_over_real_sites_says_what_for():
+    """A hospital's policy names the purposes that it allows, and refuses a study without one."""
+    assert [
+        path.name for path in EXAMPLES if read_study(path).data.source == "csv" and not read_study(path).study.purpose
+    ] == []
+
+
 def test_there_is_an_adult_example_for_every_partition():
     named_in = {path.stem.removeprefix("adult_"): path for path in EXAMPLES if path.stem.startswith("adult_")}
     del named_in["poster"]  # several partitions in one file
@@ -179,6 +186,23 @@ def is_there(name: str) -> bool:
     except (ImportError, AttributeError):
         return False
     return True
+
+
+def test_two_hospitals_need_at_most_ten_commands():
+    """Counted from the tutorial: every command in its blocks is typed once, by one of three people."""
+    text = (ROOT / "docs/tutorial/two-hospitals.md").read_text().replace("\\\n", " ")
+    blocks = "\n".join(re.findall(r"^```sh\n(.*?)^```", text, re.M | re.S))
+    typed = [line.split() for line in blocks.splitlines() if line.strip() and not line.startswith("#")]
+    assert all(words[0] == "wardround" for words in typed)
+    assert len(typed) <= 10
+    # Nothing is left out: what each of three parties must do is there, for both hospitals.
+    for site in ("freetown", "kenema"):
+        assert [words for words in typed if words[1:4] == ["site", "init", site]]
+        assert [words for words in typed if words[1:4] == ["site", "join", f"{site}.pem"] and "--start" in words]
+        assert [words for words in typed if words[1:3] == ["coordinator", "sign"] and f"{site}.csr" in words]
+    assert len([words for words in typed if words[1:3] == ["site", "approve"]]) == 2
+    for step in ("init", "sign", "run"):
+        assert len([words for words in typed if words[1:3] == ["coordinator", step]]) == 1
 
 
 def test_every_command_and_option_in_the_pages_exists():
@@ -343,6 +367,18 @@ def test_the_aggregator_of_the_how_to_is_between_mean_and_median(tmp_path):
         combined, _ = make(share=share).reduce((), stack)
         assert combined.arrays["update"]["w"].tolist() == pytest.approx([expected])
         assert combined.arrays["weight"] == 7
+
+
+def test_every_defect_of_a_consortiums_life_names_a_test_that_exists():
+    text = (ROOT / "docs/decisions/0041-study-life.md").read_text(encoding="utf-8")
+    rows = [line for line in text.splitlines() if line.startswith("| ") and not line.startswith("| found")]
+    assert len(rows) >= 25
+    for row in rows:
+        content = ""
+        for file, function in re.findall(r"`(?:([\w/]+\.py)(?:::)?)?(\w+)?`", row.split("|")[-2]):
+            content = (ROOT / "tests" / file).read_text(encoding="utf-8") if file else content
+            assert f"def {function}(" in content if function else "def test_" in content, (row, file, function)
+        assert content, row
 
 
 def test_every_promise_names_a_test_that_exists():

@@ -3,7 +3,8 @@
 import ast
 from pathlib import Path
 
-from tests.mutations import MUTATIONS, apply
+from tests.mutations import MUTATIONS
+from tests.mutations.mutation import apply
 from tests.support.amount import LONG
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -34,3 +35,10 @@ def quick_tests(file: str, name: str) -> list[str]:
 
 def is_slow(test: ast.FunctionDef) -> bool:
     return any(ast.unparse(mark).startswith("pytest.mark.slow") for mark in test.decorator_list)
+
+
+def test_every_long_test_is_there() -> None:
+    """Else a test that was renamed would be quick again, and nobody would know why the suite takes long."""
+    for name in LONG:
+        file, _, test = name.partition("::")
+        assert f"def {test}(" in (ROOT / file).read_text(), name

@@ -9,66 +9,28 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.support.in_process import Died, die_at
-from tests.support.second_server import BAD, FIVE, SECOND, PairedConsortium, make_second
+from tests.support.in_process import die_at
+from tests.support.second_server import BAD, FIVE, SECOND, PairedConsortium, Tapped
 from wardround.core.contracts import Message
 from wardround.core.errors import Refusal
-from wardround.deploy.coordinator.consortium import (
-    admit,
-    begin_consortium,
-    coordinator_settings,
-    membership_of,
-    renew_site,
-)
-from wardround.deploy.coordinator.events import ApprovalPending, SitesAwaited
-from wardround.deploy.coordinator.gather import Gatherer, WaitPolicy
+from wardround.deploy.coordinator.consortium import membership_of, renew_site
 from wardround.deploy.coordinator.maintenance import Maintenance
-from wardround.deploy.coordinator.two_servers.attempt import Attempt, RoundLost, TwoServerRound
 from wardround.deploy.coordinator.two_servers.second_server import with_second
-from wardround.deploy.demo import make_site
-from wardround.deploy.party.decisions import withdraw
 from wardround.deploy.protocol import halves
 from wardround.deploy.protocol.agreed_words import agreed_in
 from wardround.deploy.protocol.replies import read_reply
-from wardround.deploy.protocol.requests import TrainRound, request_of_site
-from wardround.deploy.protocol.robust_choice import rule_of
+from wardround.deploy.protocol.requests import request_of_site
 from wardround.deploy.protocol.status import Status
 from wardround.deploy.protocol.study_id import study_id
 from wardround.deploy.protocol.wire import decode, encode
 from wardround.deploy.second.approvals import approve_as_second, reasons_against
-from wardround.deploy.second.home import begin_second
 from wardround.deploy.second.request_handler import SecondHandler
-from wardround.deploy.site.release import two_server_round as at_site
 from wardround.deploy.trust.certificates import certificate_summary, make_request, new_key, pem, sign
 from wardround.deploy.trust.countersignatures import read_statement
 from wardround.deploy.trust.fingerprints import fingerprint
 from wardround.deploy.trust.pins import read_partners
 from wardround.deploy.trust.rotations import SigningRequest
 from wardround.privacy.secure_sum.session import model_hash
-
-MILD = {"aggregator": {"name": "multi_krum", "bad": 0, "keep": 3}, "deploy": {"quorum": 4, "deadline": 2.0}}
-"""A study that goes on without one of its five sites."""
-
-
-class Tapped(PairedConsortium):
-    """Keeps all that passes the first server."""
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder)
-        self.traffic: list[tuple[str, str, int, bytes, bytes]] = []
-        self.first_model: dict[str, bytes] = {}
-
-    def ask(self, site: str, topic: str, body: bytes, within: float) -> bytes:
-        reply = super().ask(site, topic, body, within)
-        self.traffic.append((site, topic, decode(body)[0]["round"], bytes(body), bytes(reply)))
-        return reply
-
-    def passed(self, topic: str, number: int = 1) -> list[tuple[bytes, bytes]]:
-        return [(body, reply) for _, about, at, body, reply in self.traffic if (about, at) == (topic, number)]
-
-    def tell_second(self, header: dict[str, Any], message: Message) -> Any:
-        """What the second server says to a request of the first server's own making."""
-        return read_reply(SecondHandler(self.second).answer("open", "server", encode(header, message)))
 
 
 @pytest.fixture(scope="module")
@@ -79,11 +41,6 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[Tapped, Any]:
     consortium.conduct(study)
     consortium.first_model = consortium.model(study)
     return consortium, study
-
-
-@pytest.fixture
-def consortium(tmp_path: Path) -> Tapped:
-    return Tapped(tmp_path)
 
 
 def reopened(done: tuple[Tapped, Any], tmp_path: Path) -> tuple[Tapped, dict[str, Any], Message, Path]:
@@ -282,92 +239,6 @@ def test_failed_attempts_are_counted(done, tmp_path) -> None:
     assert not any(one.header.get("opened") for one in said)
 
 
-def test_the_same_model_in_a_later_round_is_not_opened_among_other_sites(consortium) -> None:
-    """The difference of the two sums would be one site's answer."""
-    study = consortium.study("again", 3, **MILD)
-    consortium.change = lambda site, topic, header, reply: stop_before(2, header, reply)
-    with pytest.raises(Died):
-        consortium.conduct(study)
-    header, sent = decode(consortium.passed("halves")[0][0])
-    one = TwoServerRound(
-        gatherer=Gatherer(study_id(study), consortium, WaitPolicy(3)),
-        number=3,
-        method=TrainRound(header["algorithm"], header["transforms"], header["seed"]),
-        sent=sent,
-        entries=header["meeting"]["entries"],
-        bound=header["meeting"]["bound"],
-        rule=rule_of(study, FIVE),
-        second=SECOND,
-        folder=consortium.folder / "lie",
-        limit="",
-        agreed=agreed_in(consortium.homes[FIVE[0]].folder(study_id(study))),
-        weight_problem=lambda site, weight: None,
-    )
-    chosen = closed(consortium, study, 1)["chosen"]
-    consortium.change = lambda site, topic, header, reply: reply
-    others = sorted(set(FIVE) - {chosen[0]})
-    attempt = Attempt(one.model, "1" * 32, "ab" * 32, "cd" * 32, others, [])
-    with pytest.raises(RoundLost, match="difference of the two sums"):
-        one.attempt(attempt, 3)
-    assert not (consortium.second.folder(study_id(study)) / "closed" / "00000003.json").exists()
-
-
-def stop_before(number: int, header: dict[str, Any], reply: bytes) -> bytes:
-    if header["round"] == number:
-        raise Died
-    return reply
-
-
-def closed(consortium: PairedConsortium, study: Any, number: int) -> dict[str, Any]:
-    path = consortium.second.folder(study_id(study)) / "closed" / f"{number:08d}.json"
-    found: dict[str, Any] = json.loads(path.read_bytes())
-    return found
-
-
-# ---- a second server that is away, has not decided, or answers nonsense ----
-
-
-def test_a_second_server_that_is_away_is_waited_for(consortium) -> None:
-    study = consortium.study("away", 1)
-    consortium.away.add(SECOND)
-    events: list[Any] = []
-
-    def hear(event: Any) -> None:
-        events.append(event)
-        if isinstance(event, SitesAwaited) and event.sites == (SECOND,):
-            consortium.away.discard(SECOND)
-
-    consortium.conduct(study, hear)
-    assert SitesAwaited((SECOND,), 1) in events
-
-
-def test_a_study_waits_until_the_second_server_has_approved_it(consortium) -> None:
-    study = consortium.study("undecided", 1)
-    consortium.undecided = True
-    heard: list[Any] = []
-
-    def hear(event: Any) -> None:
-        heard.append(event)
-        consortium.undecided = not isinstance(event, ApprovalPending)
-
-    consortium.conduct(study, hear)
-    pending = [one for one in heard if isinstance(one, ApprovalPending) and one.sites == (SECOND,)]
-    assert "has not decided yet" in pending[0].reasons[SECOND]
-
-
-def test_a_withdrawal_of_the_second_server_ends_the_study(consortium) -> None:
-    study = consortium.study("withdrawn", 2)
-
-    def change(site: str, topic: str, header: dict[str, Any], reply: bytes) -> bytes:
-        if (site, topic, header["round"]) == (SECOND, "open", 1):
-            withdraw(consortium.second, study_id(study), by="officer")
-        return reply
-
-    consortium.change = change
-    with pytest.raises(Refusal, match=f"(?s)has left.*{SECOND} withdrew from it"):
-        consortium.conduct(study)
-
-
 def spoiled(reply: bytes, what: str) -> bytes:
     if what == "bytes":
         return b"nonsense"
@@ -398,124 +269,6 @@ def test_nonsense_of_the_second_server_is_named(done, what, tmp_path) -> None:
             consortium.conduct(study)
     finally:
         consortium.change = lambda site, topic, header, reply: reply
-
-
-# ---- sites that lie ----
-
-
-def lying_parcel(monkeypatch: Any, site: str, lie: Any) -> None:
-    honest = halves.make_parcel
-
-    def make_parcel(meeting: Any, name: str, weight: float, content: Any, **keys: Any) -> Any:
-        return (
-            honest(meeting, name, weight, content, **keys)
-            if name != site
-            else lie(honest, meeting, weight, content, keys)
-        )
-
-    monkeypatch.setattr(at_site, "make_parcel", make_parcel)
-
-
-def another_seed(honest: Any, meeting: Any, weight: float, content: Any, keys: Any) -> Any:
-    """Commits to one seed and seals another."""
-    from cryptography.hazmat.primitives.asymmetric import ec
-    from cryptography.hazmat.primitives.hashes import SHA256
-
-    from wardround.privacy.secure_sum.masks import digest
-    from wardround.privacy.two_servers.envelope import seal_for
-
-    true = honest(meeting, "bo", weight, content, **keys)
-    about = halves.about_parcel(meeting, "bo", weight, true.commitment)
-    sealed = seal_for(keys["second"], bytes(32) + content.deal.tobytes(), about)
-    return true._replace(sealed=sealed, signature=keys["key"].sign(digest(about, sealed), ec.ECDSA(SHA256())))
-
-
-def wrong_deal(honest: Any, meeting: Any, weight: float, content: Any, keys: Any) -> Any:
-    """Moves its own distances, as one would who wants to pass as a good site."""
-    deal = content.deal.copy()
-    deal[: len(FIVE)] -= np.uint64(1 << 40)
-    return honest(meeting, "bo", weight, content._replace(deal=deal), **keys)
-
-
-@pytest.mark.parametrize(("lie", "why"), [(another_seed, "committed to"), (wrong_deal, "dealt wrong products")])
-def test_a_site_whose_parts_do_not_fit_is_named_and_left_out(consortium, monkeypatch, lie, why) -> None:
-    lying_parcel(monkeypatch, "bo", lie)
-    study = consortium.study("lying", 1, **MILD)
-    consortium.conduct(study)
-    (one,) = consortium.rounds(study)
-    assert (one["sites"], why in one["measures"]["absent"]["bo"]) == (sorted(set(FIVE) - {"bo"}), True)
-    assert "bo" not in closed(consortium, study, 1)["chosen"]
-
-
-def test_a_site_with_an_update_longer_than_the_bound_is_named_and_left_out(consortium) -> None:
-    study = consortium.study("long", 1, **MILD)
-
-    def longer(site: str, topic: str, header: dict[str, Any], reply: bytes) -> bytes:
-        if (site, topic) != ("bo", "halves"):
-            return reply
-        words, message = decode(reply)
-        masked = message.arrays["masked"].copy()
-        masked[0] += np.uint64(1 << 31)  # twice the bound
-        return encode(words, Message({"masked": masked}))
-
-    consortium.change = longer
-    consortium.conduct(study)
-    (one,) = consortium.rounds(study)
-    assert "longer than the bound" in one["measures"]["absent"]["bo"]
-    assert "bo" not in one["sites"]
-
-
-def test_an_honest_site_past_the_bound_says_so_before_anything_leaves(consortium) -> None:
-    study = consortium.study("small-bound", 1, bound=1e-6, **MILD)
-    with pytest.raises(Refusal, match="goes past 1e-06, the greatest length"):
-        consortium.conduct(study)
-    assert not consortium.passed("open")
-
-
-# ---- who may be a second server ----
-
-
-@pytest.fixture
-def founded(tmp_path: Path) -> Any:
-    words = coordinator_settings("Ebola Network", "coordinator", "localhost:9000", ["localhost"])
-    return begin_consortium(tmp_path / "hub", words)
-
-
-def carried(home: Any, path: Path) -> Path:
-    path.write_bytes(home.request_path.read_bytes())
-    return path
-
-
-def test_a_second_server_of_the_same_organisation_is_refused_unless_it_is_a_test(founded, tmp_path) -> None:
-    same = begin_second(tmp_path / "same", "own", "localhost:9000", "coordinator", "ebola  network")
-    request = carried(same, tmp_path / "same.csr")
-    with pytest.raises(Refusal, match=r"hide nothing: it is run by 'ebola  network', as this coordinator is"):
-        admit(founded, request)
-    assert admit(founded, request, testing=True).path == founded.path / "seconds" / "own.pem"
-    # On the same machine, whatever it is called.
-    near = begin_second(tmp_path / "near", "near", "localhost:9000", "coordinator", "Ministry")
-    with pytest.raises(Refusal, match="lies on this machine"):
-        admit(founded, near.request_path)
-    # With the key of a site.
-    table = tmp_path / "patients.csv"
-    table.write_text("age,ebola\n1,no\n")
-    site = make_site(tmp_path / "bo", "bo", founded, table)
-    csr = tmp_path / "copied.csr"
-    csr.write_bytes(pem(make_request(site.key, "copied", "second", "Ministry")))
-    with pytest.raises(Refusal, match="the key of another party"):
-        admit(founded, csr)
-
-
-def test_a_second_server_has_a_home_of_its_own_and_is_no_site(founded, tmp_path) -> None:
-    with pytest.raises(Refusal, match="already holds a coordinator"):
-        begin_second(founded.path, "two", "localhost:9000", "coordinator", "Ministry")
-    made = make_second(tmp_path / "two", founded)
-    assert not list((founded.path / "sites").glob("*.pem"))
-    other = begin_second(tmp_path / "three", SECOND.upper(), "localhost:9000", "coordinator", "Other")
-    request = carried(other, tmp_path / "three.csr")
-    with pytest.raises(Refusal, match="already a second server called"):
-        admit(founded, request)
-    assert made.settings.organisation == "Ministry of Health"
 
 
 def test_a_second_server_is_in_the_membership_log_and_keeps_its_key_and_organisation(done, tmp_path) -> None:

@@ -15,6 +15,28 @@ import pytest
 from safetensors.numpy import load_file, save_file
 from typer.testing import CliRunner
 
+from tests.support.adversary.forgeries import (
+    STUDY,
+    ask_with_another_seed,
+    begin_with_another_model,
+    change_the_preparation,
+    claim_another_state,
+    cut_the_end,
+    drop_a_round,
+    invent_an_answer,
+    judge_another_model,
+    leave_a_site_out,
+    never_ask_a_site,
+    problem_of,
+    publish_an_earlier_model,
+    publish_another_model,
+    say_that_bo_was_late,
+    say_that_kenema_was_late,
+    send_another_model,
+    stop_early,
+    swap_sums,
+    swap_the_study,
+)
 from tests.support.adversary.transcript import Entries, LyingCoordinator, entries_of, forge, rounds_in
 from tests.support.in_process import study_of
 from wardround.cli.app import app
@@ -35,9 +57,6 @@ from wardround.deploy.trust.transcript.handout import hand_out, read_source
 from wardround.deploy.trust.transcript.replay import replay
 from wardround.deploy.trust.transcript.signatures import check_signatures
 
-STUDY = study_of("lies")
-OTHER = "ab" * 32
-
 
 @pytest.fixture(scope="module")
 def honest(tmp_path_factory: pytest.TempPathFactory) -> LyingCoordinator:
@@ -52,77 +71,6 @@ def copied(honest: LyingCoordinator, tmp_path: Path) -> Path:
     shutil.copytree(honest.run(STUDY), tmp_path / "run")
     assert replay(read_source(tmp_path / "run")).problem == ""
     return tmp_path / "run"
-
-
-def problem_of(run: Path) -> str:
-    return str(replay(read_source(run)).problem)
-
-
-# ---- what a replay finds, though all is chained and signed ----
-
-
-def publish_another_model(entries: Entries) -> None:
-    entries[-1]["model"] = OTHER
-
-
-def publish_an_earlier_model(entries: Entries) -> None:
-    entries[-1]["state"] = rounds_in(entries)[0]["state"]
-
-
-def claim_another_state(entries: Entries) -> None:
-    rounds_in(entries)[-1]["state"] = entries[-1]["state"] = OTHER
-
-
-def send_another_model(entries: Entries) -> None:
-    rounds_in(entries)[1]["sent"] = OTHER
-
-
-def begin_with_another_model(entries: Entries) -> None:
-    entries[0]["model"] = OTHER
-
-
-def ask_with_another_seed(entries: Entries) -> None:
-    entries[0]["method"]["seed"] += 1
-
-
-def swap_the_study(entries: Entries) -> None:
-    words = json.loads(entries[0]["words"])
-    words["algorithm"]["learning_rate"] = 0.2
-    entries[0]["words"] = json.dumps(words)
-
-
-def leave_a_site_out(entries: Entries) -> None:
-    del rounds_in(entries)[1]["answers"]["bo"]
-
-
-def never_ask_a_site(entries: Entries) -> None:
-    one = rounds_in(entries)[1]
-    del one["answers"]["bo"]
-    one["asked"].remove("bo")
-
-
-def drop_a_round(entries: Entries) -> Entries:
-    return [one for one in entries if one.get("round") != 2]
-
-
-def stop_early(entries: Entries) -> Entries:
-    kept = [one for one in entries if one.get("round", 0) < 3]
-    kept[-1]["rounds"] = 2
-    kept[-1]["state"] = rounds_in(kept)[-1]["state"]
-    return kept
-
-
-def swap_sums(entries: Entries) -> None:
-    first, second, _ = rounds_in(entries)
-    first["sum"], second["sum"] = second["sum"], first["sum"]
-
-
-def cut_the_end(entries: Entries) -> Entries:
-    return entries[:-1]
-
-
-def judge_another_model(entries: Entries) -> None:
-    next(one for one in entries if one["kind"] == "judged")["sent"] = OTHER
 
 
 @pytest.mark.parametrize(
@@ -268,26 +216,6 @@ def lie_in_finish(
         return Message({**message.arrays, "transcript": coordinator.as_message(folder)})
 
     return lie
-
-
-def invent_an_answer(entries: Entries) -> None:
-    rounds_in(entries)[1]["answers"]["bo"] = OTHER
-
-
-def say_that_bo_was_late(entries: Entries) -> None:
-    one = rounds_in(entries)[1]
-    one["absent"]["bo"] = "it was not connected"
-    del one["answers"]["bo"]
-
-
-def say_that_kenema_was_late(entries: Entries) -> None:
-    one = rounds_in(entries)[1]
-    one["absent"]["kenema"] = "it was not connected"
-    del one["answers"]["kenema"]
-
-
-def change_the_preparation(entries: Entries) -> None:
-    entries[0]["agreed_preparation"] = OTHER
 
 
 @pytest.mark.parametrize(

@@ -36,10 +36,10 @@ def test_mixing_by_hand() -> None:
         assert combined(values, bad=1, then=rule)[0] == pytest.approx(2.75, rel=1e-5)
 
 
-def test_nobody_bad_is_the_mean_of_all_sites() -> None:
+@pytest.mark.parametrize("rule", RULES)
+def test_nobody_bad_is_the_mean_of_all_sites(rule: str) -> None:
     values = np.random.default_rng(0).normal(size=(6, 5))
-    for rule in RULES:
-        np.testing.assert_allclose(combined(values, bad=0, then=rule), values.mean(axis=0), atol=1e-6)
+    np.testing.assert_allclose(combined(values, bad=0, then=rule), values.mean(axis=0), atol=1e-6)
 
 
 def test_every_site_has_one_vote() -> None:

@@ -248,30 +248,32 @@ def test_the_fewest_that_serve_by_hand() -> None:
     assert int(fewest_adequate(losses, np.array([0, 1, 0, 0], np.float32), 1.0)) == 1
 
 
-def test_the_number_is_judged_on_rows_that_nothing_was_learned_from(ragged: Federation, model: Model) -> None:
+@pytest.mark.parametrize("batch_size", [10, 0])
+def test_the_number_is_judged_on_rows_that_nothing_was_learned_from(
+    ragged: Federation, model: Model, batch_size: int
+) -> None:
     """Outcomes of the rows kept aside change what a site says about the numbers, and nothing else."""
     x, y = rows_at(ragged, 5)
     x = x[:, :-1].astype(np.float32)
     aside = np.asarray(fold_of(x, 5)) == 0
     assert 5 < aside.sum() < 25
-    for batch_size in (10, 0):
-        algorithm = cluster(model, clusters=0, most=3, spread=0.5, learning_rate=RATE, batch_size=batch_size)
-        state = algorithm.init(params_of(START), 1)
-        answers = []
-        for outcome in (y, np.where(aside, 1 - y, y)):
-            shard = one_site(x, outcome.astype(np.int32), np.arange(len(y))[None])
-            answers.append(algorithm.client(algorithm.broadcast(state), (), shard, jax.random.key(0))[0].arrays)
-        for name in ("update", "choice", "weight"):
-            jax.tree.map(np.testing.assert_array_equal, answers[0][name], answers[1][name])
-        # The loss aside is that of each number's model with the smallest loss on the other rows.
-        models = matrix_of(jax.device_get(state["models"]))
-        wide = np.hstack([x, np.ones((len(y), 1))])
-        for said, outcome in zip(answers, (y, np.where(aside, 1 - y, y)), strict=True):
-            sums = np.asarray(said["aside"]) / (FAINT * len(y))
-            assert sums[-1] == pytest.approx(aside.sum())
-            for number, own in enumerate((models[:1], models[1:3], models[3:])):
-                best = own[np.argmin([loss(w, wide[~aside], outcome[~aside]) for w in own])]
-                assert sums[number] == pytest.approx(aside.sum() * loss(best, wide[aside], outcome[aside]), rel=1e-5)
+    algorithm = cluster(model, clusters=0, most=3, spread=0.5, learning_rate=RATE, batch_size=batch_size)
+    state = algorithm.init(params_of(START), 1)
+    answers = []
+    for outcome in (y, np.where(aside, 1 - y, y)):
+        shard = one_site(x, outcome.astype(np.int32), np.arange(len(y))[None])
+        answers.append(algorithm.client(algorithm.broadcast(state), (), shard, jax.random.key(0))[0].arrays)
+    for name in ("update", "choice", "weight"):
+        jax.tree.map(np.testing.assert_array_equal, answers[0][name], answers[1][name])
+    # The loss aside is that of each number's model with the smallest loss on the other rows.
+    models = matrix_of(jax.device_get(state["models"]))
+    wide = np.hstack([x, np.ones((len(y), 1))])
+    for said, outcome in zip(answers, (y, np.where(aside, 1 - y, y)), strict=True):
+        sums = np.asarray(said["aside"]) / (FAINT * len(y))
+        assert sums[-1] == pytest.approx(aside.sum())
+        for number, own in enumerate((models[:1], models[1:3], models[3:])):
+            best = own[np.argmin([loss(w, wide[~aside], outcome[~aside]) for w in own])]
+            assert sums[number] == pytest.approx(aside.sum() * loss(best, wide[aside], outcome[aside]), rel=1e-5)
 
 
 def kinds(many: int) -> Federation:

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from wardround.aggregators.weighted_mean import weighted_mean
-from wardround.algorithms.partial_pooling import WIDEST, bounded, partial_pooling
+from wardround.algorithms.partial_pooling import USUAL, WIDEST, WORTH, bounded, learned_width, partial_pooling
 from wardround.core.contracts import Message, Task, one_site
 from wardround.core.errors import Refusal
 from wardround.core.federation import assemble
@@ -64,10 +64,30 @@ def test_a_site_far_from_all_others_is_let_go():
     assert own[:5].std() < 0.25
 
 
+def test_the_width_of_the_prior_by_hand():
+    """Four coefficients of 0.5, of which sites know three times as much as the prior: a quarter is left unknown.
+
+    So three coefficients' worth was told. Where nothing is known, nothing is told, and what is usual is left.
+    """
+    centre, prior = np.full(4, 0.5, np.float32), np.full(4, 2.0, np.float32)
+    width = learned_width(centre, 6 * np.eye(4, dtype=np.float32), prior, np.float32(1))
+    expected = (4 * 0.25 + WORTH * USUAL) / (3 + WORTH)
+    np.testing.assert_allclose(width, max(expected, 0.25), rtol=1e-5)
+    near = learned_width(centre, 6 * np.eye(4, dtype=np.float32), prior, np.float32(0.1))
+    np.testing.assert_allclose(near, expected, rtol=1e-5)
+    nothing = learned_width(0 * centre, np.zeros((4, 4), np.float32), prior, np.float32(USUAL))
+    np.testing.assert_allclose(nothing, USUAL, rtol=1e-5)
+    # A site that tells an information that cannot be moves it fourfold at most.
+    for lie in (-1e9, 1e9, np.nan):
+        moved = float(learned_width(1e9 * centre, np.full((4, 4), lie, np.float32), prior, np.float32(1)))
+        assert 0.25 <= moved <= 4
+
+
 def test_the_step_of_the_server_by_hand():
     """Sums of two sites that know all (known = 1) and lie 1 and 3 prior deviations off: the common one moves by 2.
 
-    With a variance of 4 that is 2 * 2 = 4 coefficients' worth, damped by 1 / (1 + damping) and by the prior, 4 / 9.
+    With a variance of 4 that is 2 * 2 = 4 coefficients' worth, damped by 1 / (1 + damping) and by the prior, 4 / 9 of a
+    site, or 2 / 9 for each of two.
     """
     state = POOLING.init(MODEL.init(jax.random.key(0)), 2)
     width = state["variance"].shape[0]
@@ -76,7 +96,7 @@ def test_the_step_of_the_server_by_hand():
         "apart": np.full(width, 2.0), "known": np.eye(width), "square": np.full(width, 5.0), "spread": np.ones(()),
     }  # fmt: skip
     after = POOLING.server(state, Message({**said, "weight": np.float32(2)}))
-    np.testing.assert_allclose(after["params"]["dense_0/bias"], 2 * 2 / (1 + 0.2 + 4 / 9), rtol=1e-4)
+    np.testing.assert_allclose(after["params"]["dense_0/bias"], 2 * 2 / (1 + 0.2 + 2 / 9), rtol=1e-4)
     # The squares' mean 5 less the squared mean 4 is 1: the variance stays, but for the doubt.
     np.testing.assert_allclose(after["variance"], 4 * 0.95**1.7, rtol=1e-5)
 

@@ -230,6 +230,7 @@ def test_tables_are_cut_where_it_tells_classes_apart():
         ({"seeds": ("lovely -> goood",)}, "no rule with a label of the study"),
         ({"seeds": ("two words -> good",)}, "is not one word"),
         ({"expert": "oracle"}, "no outcome is named"),
+        ({"columns": ('a "b"',)}, "column with a quotation mark"),
         ({"fewest_sites": 9}, "9 sites propose it, and 4 take part"),
         ({"frequency": (0.99, 1.0)}, "o candidate rule is common to 3 sites"),
     ],

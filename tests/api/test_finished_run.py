@@ -63,7 +63,7 @@ def test_explanations_are_of_the_values_as_the_study_means_them(messy: FinishedR
 
 
 def test_adapting_reads_the_outcome_as_the_study_means_it(messy: FinishedRun) -> None:
-    adapted = messy.adapt(messy_patients(200, seed=6), site="A")
+    adapted = messy.adapt(messy_patients(200, seed=6).assign(ward="A"), site="A")
     assert adapted.patients == 200
 
 

@@ -77,6 +77,16 @@ def test_under_the_secure_sum_nobody_is_rebuilt_from_a_linear_model(tmp_path):
     assert one["labels"]["right"] <= one["labels"]["guess_right"]
 
 
+def test_a_wide_hidden_layer_tells_of_single_patients_even_in_a_sum(tmp_path):
+    """The quick part of the next test: one patient a site, and one round."""
+    study = read_study(with_secure_sum(by_heart(tmp_path)))
+    plan = plan_training(study, assemble.load_setting(study, 1), own_method(study))
+    _, whole = variants(study, plan)
+    found = from_updates(whole.plan, split_into_small_sites(plan.federation, 1))
+    assert not found["single_updates_seen"]
+    assert 0 < found["rows"]["rebuilt"] <= found["rows"]["rows"] == 4
+
+
 def test_a_wide_network_betrays_some_of_few_patients_even_in_a_sum(told):
     """Units that only one of the four patients moves hold this patient; whose it is, the sum does not tell."""
     one = told["variants"][1]["one_patient"]

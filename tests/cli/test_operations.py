@@ -4,6 +4,8 @@ import csv
 import json
 import re
 import shlex
+import tomllib
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from wardround.cli.app import app, main
 from wardround.cli.operations import event_log
 from wardround.cli.operations.audit_export import COLUMNS, csv_text
 from wardround.cli.operations.event_log import EventLog
+from wardround.cli.operations.printed_pages import LETTERS, LINES, pdf_bytes
 from wardround.deploy.demo import make_coordinator
 from wardround.deploy.trust.audit_log import sent_entry
 
@@ -73,12 +76,50 @@ def test_an_audit_log_becomes_a_table_and_a_page(tmp_path: Path, capsys: Capture
     assert "&lt;b&gt;" in page
     assert "<script" not in page
     assert "none changed, moved or missing" in page
-    assert call("audit", "export", home.audit_path, "--out", tmp_path / "a.pdf") == 2
-    assert "a browser prints the page to PDF" in capsys.readouterr().err
+    assert call("audit", "export", home.audit_path, "--out", tmp_path / "a.pdf") == 0
+    [sheet] = text_of_pdf((tmp_path / "a.pdf").read_bytes())
+    assert sheet[0].startswith("Audit log ")
+    assert sheet[0].endswith("page 1 of 1")
+    assert any("2  " in line and "topic round  to bo  bytes 812  sha256 ab  why =1+1 <b>" in line for line in sheet)
+    assert call("audit", "export", home.audit_path, "--out", tmp_path / "a.doc") == 2
+    assert "name a file .csv, .html or .pdf" in capsys.readouterr().err
     lines = home.audit_path.read_text().replace('"bytes":812', '"bytes":811')
     home.audit_path.write_text(lines)
     assert call("audit", "export", home.audit_path, "--out", tmp_path / "b.html") == 2
     assert "none changed" not in (tmp_path / "b.html").read_text()
+
+
+def text_of_pdf(content: bytes) -> list[list[str]]:
+    """The lines of each page, read as a reader does: from the end, by the table of objects."""
+    start = int(content.rpartition(b"startxref\n")[2].split()[0])
+    count, rows = re.match(rb"xref\n0 (\d+)\n((?:\d{10} \d{5} [nf] \n)+)trailer", content[start:]).groups()  # type: ignore[union-attr]
+    places = [int(row[:10]) for row in rows.splitlines()][1:]
+    assert len(places) == int(count) - 1
+    bodies = [content[place:].partition(b"endobj")[0] for place in places]
+    assert all(body.startswith(b"%d 0 obj\n" % number) for number, body in enumerate(bodies, start=1))
+    pages = [int(one) for one in re.findall(rb"(\d+) 0 R", re.search(rb"/Kids \[(.*?)\]", bodies[1])[1])]  # type: ignore[index]
+    sheets = []
+    for page in pages:
+        found = bodies[int(re.search(rb"/Contents (\d+) 0 R", bodies[page - 1])[1]) - 1]  # type: ignore[index]
+        size = int(re.search(rb"/Length (\d+)", found)[1])  # type: ignore[index]
+        packed = found.partition(b"stream\n")[2]
+        text = zlib.decompress(packed[:size])
+        shown = re.findall(rb"^\((.*)\) Tj T\*$", text, re.M)
+        sheets.append([re.sub(rb"\\(.)", rb"\1", line).decode("cp1252") for line in shown])
+    return sheets
+
+
+def test_a_pdf_holds_every_character_on_numbered_pages() -> None:
+    lines = [f"{number} (Zoë) C:\\home" for number in range(200)] + ["中" + "x" * 1000]
+    sheets = text_of_pdf(pdf_bytes("Audit log", lines))
+    assert [sheet[0] for sheet in sheets] == [
+        f"Audit log  page {one} of {len(sheets)}" for one in range(1, len(sheets) + 1)
+    ]
+    assert all(len(sheet) <= LINES + 2 for sheet in sheets)
+    body = [line for sheet in sheets for line in sheet[2:]]
+    assert body[:200] == lines[:200]
+    assert max(map(len, body)) == LETTERS
+    assert "".join(line.removeprefix("    ") for line in body[200:]) == "\\u4e2d" + "x" * 1000
 
 
 def test_a_table_without_entries_has_its_heading() -> None:
@@ -174,3 +215,37 @@ def test_the_image_copies_what_the_package_needs() -> None:
     assert {"pyproject.toml", "README.md", "wardround", "requirements/deploy.lock"} <= set(copied)
     allowed = (ROOT / ".dockerignore").read_text().splitlines()
     assert all((ROOT / one).exists() and f"!{one}" in allowed for one in copied)
+
+
+def test_the_files_for_containers_agree_with_each_other_and_with_the_package() -> None:
+    """No engine builds them here: what can be read is compared."""
+    image = (ROOT / "containers" / "Containerfile").read_text()
+    said = dict(re.findall(r"^(FROM|USER|VOLUME|ENTRYPOINT|ENV WARDROUND_HOME)[ =](.+)$", image, re.M))
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    python = tuple(map(int, re.search(r"python:(\d+)\.(\d+)", said["FROM"]).groups()))  # type: ignore[union-attr]
+    assert python >= tuple(map(int, project["requires-python"].removeprefix(">=").split(".")))
+    assert json.loads(said["ENTRYPOINT"])[0] in project["scripts"]
+    assert re.search(rf"useradd .*\b{said['USER']}\b", image), "nobody runs as root"
+    home = said["ENV WARDROUND_HOME"]
+    assert said["VOLUME"] == home
+    assert f"-m 700 {home}" in image
+    compose = yaml.safe_load((ROOT / "containers" / "compose.yaml").read_text())
+    listens = make_listen(compose["services"]["coordinator"])
+    for name, service in compose["services"].items():
+        build = (ROOT / "containers" / service["build"]["context"]).resolve()
+        assert build == ROOT
+        assert (build / service["build"]["dockerfile"]).exists()
+        assert any(one.endswith(f":{home}") for one in service["volumes"]), name
+        metrics = service["command"][service["command"].index("--metrics") + 1]
+        assert f"http://{metrics}/health" in service["healthcheck"]["test"][-1]
+        compile(service["healthcheck"]["test"][-1], name, "exec")
+        assert ("ports" in service) == (name == "coordinator"), "nothing listens at a site"
+    guide = (ROOT / "docs" / "how-to" / "run-as-a-service.md").read_text()
+    assert f"--listen 0.0.0.0:{listens}" in guide
+    assert "coordinator:" + str(listens) in guide
+
+
+def make_listen(service: dict[str, Any]) -> int:
+    outside, inside = service["ports"][0].split(":")
+    assert outside == inside
+    return int(inside)

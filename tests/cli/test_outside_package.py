@@ -98,6 +98,22 @@ def losses(folder: Path) -> list[float]:
     return [one["measures"]["validation_loss"]["weighted"] for one in tiny.recorded(folder)]
 
 
+def test_a_study_trains_with_it(there: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The quick part of the next test, in this process: a share of 0 of the mean moves nothing."""
+    tables = {"study": {"metric": "youden", "rounds": 2}, "aggregator": {"name": "damped_mean", "share": 0.0}}
+    study = tiny.write_study(tmp_path, **tables)
+    with visible(there):
+        said = tiny.call(capsys, "run", study, "--out", tmp_path / "still", "--json")
+    assert said.code == 0, said.err
+    still = losses(tmp_path / "still")
+    assert still == [still[0]] * 2
+    result = json.loads((tmp_path / "still" / "result.json").read_text())
+    for site in result["methods"][0]["scores"]["sites"].values():
+        assert site["youden"]["value"] == pytest.approx(2 * site["balanced_accuracy"]["value"] - 1)
+    packages = json.loads((tmp_path / "still" / "manifest.json").read_text())["packages"]
+    assert {"damped-mean": "1.2", "clinic-metrics": "0.3"}.items() <= packages.items()
+
+
 def test_a_study_uses_it_and_another_is_not_harmed(
     there: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

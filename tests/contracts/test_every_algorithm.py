@@ -6,13 +6,14 @@ import jax
 import numpy as np
 import pytest
 
+from tests.support.images.algorithms import OF_TABLES
 from wardround.core.contracts import Algorithm, Progress
 from wardround.core.errors import Diverged
 from wardround.engine import registry
 from wardround.engine.checkpoint import read_checkpoint, write_checkpoint
 from wardround.engine.simulate import Simulation
 
-ALGORITHMS = sorted(registry.components("algorithm"))
+ALGORITHMS = OF_TABLES
 AGGREGATORS = sorted(registry.components("aggregator"))
 EVERYONE = np.arange(7)
 

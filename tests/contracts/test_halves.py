@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.support.images.algorithms import OF_TABLES
 from wardround.core.chain import first_carried, identity
 from wardround.core.contracts import Progress, Scores
 from wardround.engine import registry
@@ -20,7 +21,7 @@ from wardround.engine.split_round import (
     own_params,
 )
 
-ALGORITHMS = sorted(set(registry.components("algorithm")) - {"centralized"})
+ALGORITHMS = sorted(set(OF_TABLES) - {"centralized"})
 AGGREGATORS = sorted(registry.components("aggregator"))
 TRANSFORMS = sorted(registry.components("transform"))
 PROBES = sorted(registry.components("probe"))

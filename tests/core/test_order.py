@@ -79,6 +79,30 @@ def test_does_not_depend_on_the_cohort_even_where_hashes_nearly_tie() -> None:
     assert np.array_equal(together[:, :rows], of_one(1, 1, 0, rows))
 
 
+@pytest.mark.parametrize(
+    "rows",
+    [[100] * 40, [1024] * 3, [0, 1, 2, 3, 4, 5, 1023, 1024, 1025, 3000, 64, 65, 63, 0, 7, 1]],
+    ids=["all alike", "all alike and large", "of every kind"],
+)
+def test_sites_sorted_side_by_side_have_the_orders_they_have_alone(rows: list[int]) -> None:
+    """Small ones are sorted as lines of a table, large ones each for itself, a site alone in one plain sort."""
+    sites = np.arange(len(rows))[::-1]
+    together = np.split(visiting_order(5, 3, sites, np.array(rows), 2), np.cumsum(rows)[:-1], axis=1)
+    for site, count, order in zip(sites, rows, together, strict=True):
+        assert np.array_equal(order, of_one(5, 3, int(site), count, 2))
+
+
+def test_every_row_comes_equally_often_at_every_place() -> None:
+    many = 6000
+    order = visiting_order(4, 1, np.arange(many), np.full(many, 10), 1)[0].reshape(many, 10)
+    counts = np.stack([np.bincount(place, minlength=10) for place in order.T])
+    # For random permutations of n, (n - 1) / n of this sum is a chi-square with (n - 1)^2 degrees of freedom: each row
+    # has one place, so that the cells of a row or a column are not independent. Here 81.
+    statistic = ((counts - many / 10) ** 2 / (many / 10)).sum()
+    # 126.1 is exceeded once in a thousand.
+    assert statistic * 9 / 10 < 126.1
+
+
 def test_all_orders_of_four_rows_are_equally_frequent() -> None:
     rounds = 4800
     seen = [tuple(of_one(7, number, 3, 4)[0].tolist()) for number in range(rounds)]

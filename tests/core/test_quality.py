@@ -9,16 +9,16 @@ from wardround.core.quality import Quality, quality_of, row_figures, row_losses
 
 def test_means_are_weighted_by_rows():
     """Three rows with loss 1.5 in all, one row with 0.7: (1.5 + 0.7) / 4; 2 + 0 of 4 right."""
-    told = quality_of({"bo": (1.5, 3, 2), "empty": (0.0, 0, 0), "kenema": (0.7, 1, 0)}, regression=False)
+    told = quality_of({"bo": (1.5, 3, 2), "empty": (0.0, 0, 0), "kenema": (0.7, 1, 0)}, classes=True)
     assert told.sites == ("bo", "kenema")
     assert told.mean_loss == pytest.approx(0.55)
     assert told.mean_losses() == pytest.approx({"bo": 0.5, "kenema": 0.7})
     assert told.accuracy == 0.5
-    assert quality_of({"bo": (1.5, 3, 0)}, regression=True).accuracy is None
+    assert quality_of({"bo": (1.5, 3, 0)}, classes=False).accuracy is None
 
 
 def test_nobody_told_anything():
-    nothing = quality_of({"bo": (0.0, 0, 0)}, regression=False)
+    nothing = quality_of({"bo": (0.0, 0, 0)}, classes=True)
     assert np.isnan(nothing.mean_loss)
     assert (nothing.accuracy, nothing.mean_losses()) == (None, {})
 
@@ -45,5 +45,5 @@ def test_right_answers():
 
 def test_it_is_frozen():
     with pytest.raises(AttributeError):
-        quality_of({}, regression=True).sites = ("bo",)  # type: ignore[misc]
-    assert isinstance(quality_of({}, regression=True), Quality)
+        quality_of({}, classes=False).sites = ("bo",)  # type: ignore[misc]
+    assert isinstance(quality_of({}, classes=False), Quality)

@@ -9,6 +9,7 @@ from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from wardround.core.contracts import Task
 from wardround.core.errors import Refusal
 from wardround.data.load import fingerprint_of, load
 from wardround.data.preparation import Preparation
@@ -43,7 +44,7 @@ def test_federation_holds_the_prepared_rows_in_the_order_it_says() -> None:
     assert federation.counts.tolist() == [[12, 4, 4], [18, 6, 6]]
     assert federation.first.tolist() == [0, 20]
     assert (federation.x.dtype, federation.y.dtype) == (np.float32, np.int32)
-    assert federation.task == ((3,), ("0", "1"), "y")
+    assert federation.task == Task((3,), ("0", "1"), "y")
     assert federation.features == loaded.preparation.features == ("age", "sex=f", "sex=m")
     for index, name in enumerate(federation.sites):
         mine = slice(int(federation.first[index]), int(federation.first[index] + federation.counts[index].sum()))

@@ -101,7 +101,7 @@ def test_missing_file_names_the_path_and_what_is_beside(tmp_path: Path) -> None:
         ({"site": "hospital", "groups": ("Sex ",)}, ("groups", "did you mean 'sex'")),
         ({"site": "hospital", "drop": ("outcome",)}, ("target 'outcome'", "dropped")),
         ({"site": "outcome"}, ("target 'outcome'", "the site")),
-        ({"site": "hospital", "task": "ranking"}, ("'ranking'", "classification or regression")),
+        ({"site": "hospital", "task": "ranking"}, ("'ranking'", "classification, regression")),
     ],
 )
 def test_names_that_do_not_exist(tmp_path: Path, options: dict[str, object], words: tuple[str, ...]) -> None:

@@ -1,13 +1,21 @@
+import struct
+import zlib
+
 import numpy as np
 import pandas as pd
 import pytest
 from PIL import Image
 
-from tests.support.images.folder import SIDE, square, write_images
+from tests.support.images.folder import SIDE, square, write_discs, write_images
 from wardround.core.errors import Refusal
+from wardround.data.images import store
 from wardround.data.load import load
 from wardround.data.preparation import Preparation
+from wardround.data.schema import Schema
+from wardround.data.site_rows import frame_for_schema
 from wardround.data.sources.images import images
+from wardround.data.table import Table
+from wardround.queries.cards import describe
 from wardround.queries.columns import kind_of, picture_kind
 
 
@@ -144,6 +152,33 @@ def test_masks_must_fit(tmp_path):
     assert "A/c: there is no mask" in note
 
 
+def test_a_mask_that_would_fill_the_memory_is_not_unpacked(tmp_path):
+    """A header that tells of 400 million pixels, and one of a hundred million: left out by their size."""
+    (tmp_path / "A").mkdir()
+    (tmp_path / "masks/A").mkdir(parents=True)
+    for name, side in (("a", SIDE), ("b", 20_000), ("c", 10_000)):
+        Image.fromarray(square(True, 1)).save(tmp_path / f"A/{name}.png")
+        Image.fromarray(square(True, 1)).save(tmp_path / f"masks/A/{name}.png")
+        content = (tmp_path / f"masks/A/{name}.png").read_bytes()
+        head = b"IHDR" + struct.pack(">II", side, side) + content[24:29]
+        claimed = content[:12] + head + struct.pack(">I", zlib.crc32(head)) + content[33:]
+        (tmp_path / f"masks/A/{name}.png").write_bytes(claimed)
+    table = images(path=tmp_path, target="mask", layout="site/frame", masks="masks")
+    assert len(table.sites["A"]) == 1
+    (note,) = [note for note in table.notes if "masks" in note]
+    assert "A/b: its mask cannot be read" in note
+    assert "A/c: its mask is 10000 x 10000, it is 16 x 16" in note
+
+
+def test_a_size_that_would_fill_the_disk_is_refused_before_anything_is_read(folder, monkeypatch):
+    """The study says the size: 60 images of 4096 x 4096 are a gigabyte."""
+    usage = type("Usage", (), {"free": 10**9})()
+    monkeypatch.setattr(store, "disk_usage", lambda place: usage)
+    monkeypatch.setattr(store, "read_image", lambda *given: pytest.fail("nothing is to be read"))
+    with pytest.raises(Refusal, match=r"60 images of 4096 x 4096 pixels take 1\.0 GB, and 0\.5 GB may be used"):
+        images(path=folder, target="finding", size=(4096, 4096))
+
+
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
@@ -185,3 +220,79 @@ def test_a_prepared_model_of_images_takes_nothing_else(folder):
     with pytest.raises(Refusal, match="sees images of 16 x 16 x 1"):
         preparation.apply(small)
     assert not preparation.apply(pd.DataFrame({"image": [None]})).any()
+
+
+def read_masks(folder, **settings):
+    return images(path=folder, target="mask", layout="site/frame", masks="masks", **settings)
+
+
+def test_masks_are_what_is_learned(tmp_path):
+    table = read_masks(write_discs(tmp_path, images=10))
+    loaded = load(table, seed=3)
+    federation = loaded.federation
+    assert (federation.task.kind, federation.task.shape, federation.task.classes) == ("segmentation", (16, 16, 1), ())
+    assert (federation.y.dtype, federation.y.shape) == (np.uint8, (20, 16, 16))
+    assert set(np.unique(federation.y)) == {0, 1}
+    # A disc is brighter than all around it: every row has the mask of its own image.
+    bright = federation.x[..., 0] >= 100
+    np.testing.assert_array_equal(bright, federation.y > 0)
+    # Folds have other test images, and each image keeps its number.
+    again = load(table, seed=3, fold=1)
+    assert not set(loaded.order[0][-2:]) & set(again.order[0][-2:])
+
+
+def test_masks_and_images_are_resized_together(tmp_path):
+    federation = load(read_masks(write_discs(tmp_path, images=10), size=(8, 8)), seed=3).federation
+    assert federation.y.shape == (20, 8, 8)
+    assert set(np.unique(federation.y)) == {0, 1}
+
+
+def test_masks_that_do_not_fit_leave_their_image_out_by_name(tmp_path):
+    write_discs(tmp_path, images=10)
+    Image.fromarray(np.zeros((4, 4), np.uint8)).save(tmp_path / "masks/A/1.png")
+    (tmp_path / "masks/A/2.png").write_bytes(b"no image")
+    (tmp_path / "masks/B/3.png").unlink()
+    table = read_masks(tmp_path)
+    (note,) = [note for note in table.notes if "for their masks" in note]
+    assert note == (
+        "Left out for their masks: 3 images (A/1: its mask is 4 x 4, it is 16 x 16, A/2: its mask cannot be read,"
+        " B/3: there is no mask)."
+    )
+    assert [len(frame) for frame in table.sites.values()] == [8, 9]
+
+
+def test_segmentation_is_refused_without_masks_or_with_labels(tmp_path):
+    write_discs(tmp_path, images=10)
+    with pytest.raises(Refusal, match="no folder of masks is named"):
+        images(path=tmp_path, target="mask", layout="site/frame")
+    with pytest.raises(Refusal, match="The target is a mask, which no classification predicts"):
+        load(read_masks(tmp_path, task="classification"), seed=3)
+    with pytest.raises(Refusal, match="A mask has no labels to name"):
+        load(read_masks(tmp_path, positive="1"), seed=3)
+    frame = pd.DataFrame({"age": [1.0, 2.0], "mask": ["a", "b"]})
+    with pytest.raises(Refusal, match="A segmentation learns from masks, and the target holds none"):
+        load(Table({"A": frame}, "mask", "here", task="segmentation"), seed=3)
+    for path in (tmp_path / "B").glob("*.png"):
+        Image.fromarray(np.zeros((20, 20), np.uint8)).save(path)
+        Image.fromarray(np.zeros((20, 20), np.uint8)).save(tmp_path / "masks/B" / path.name)
+    with pytest.raises(Refusal, match="The masks are of different sizes") as found:
+        load(read_masks(tmp_path), seed=3)
+    assert "A: 16 x 16 x 1, B: 20 x 20 x 1" in str(found.value)
+
+
+def test_a_card_tells_nothing_of_masks_but_their_shape(tmp_path):
+    table = read_masks(write_discs(tmp_path, images=10))
+    card = describe("A", table.sites["A"], "mask", smallest_cell=4)
+    assert (card.kinds["mask"], card.labels, card.distinct, card.rows) == ("image 16x16x1", (), 0, 8)
+
+
+def test_images_of_a_private_study_keep_their_pixels(tmp_path):
+    table = read_masks(write_discs(tmp_path, images=10))
+    schema = Schema({"image": "image 16x16x1"}, "segmentation", (), ())
+    kept = frame_for_schema(table.sites["A"], table, schema, private=True)
+    assert kind_of(kept["image"]) == kind_of(kept["mask"]) == "image"
+    # One without a mask counts, as a black image in which there is nothing.
+    table.sites["A"].loc[0, "mask"] = None
+    rows = frame_for_schema(table.sites["A"], table, schema, private=True)
+    assert len(rows) == 10
+    assert pd.isna(rows["image"].iloc[0])

@@ -56,7 +56,7 @@ def say(*words: object) -> None:
 
 def undisturbed(consortium: Any, name: str, rounds: int = 3, **tables: Any) -> str:
     """A study that nobody disturbs; gives its identity."""
-    study = consortium.queue(study_of(name, rounds, algorithm=KEPT, **tables))
+    study = consortium.queue(study_of(name, rounds, **{"algorithm": KEPT, **tables}))
     assert consortium.ended(study, 60 + 2 * rounds)["state"] == "finished"
     return str(study)
 
@@ -194,7 +194,7 @@ def memory(consortium: Any, rounds: int) -> list[tuple[int, float]]:
     every = max(1, rounds // 10)
     while not consortium.state(study):
         consortium.approve(study)
-        done = consortium.status().get("round") or 0
+        done = consortium.status().get("running", {}).get(study, {}).get("round") or 0
         if done >= every * (len(seen) + 1):
             seen.append((done, process.memory_info().rss / 1e6))
             say("round", done, f"{seen[-1][1]:.1f} MB")

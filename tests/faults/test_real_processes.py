@@ -75,6 +75,34 @@ def test_random_kills_lose_and_double_no_round(whole: Any) -> None:
     assert soak.chaos(whole, 25, lambda: random.uniform(0.5, 1.5), expected) >= 1
 
 
+@pytest.mark.slow
+def test_two_studies_side_by_side_survive_the_death_of_the_coordinator_and_of_a_site(whole: Any) -> None:
+    """Killed with -9 while both train; both go on, with the bits of those that nobody disturbed."""
+    other = {"name": "scaffold", "learning_rate": 0.05}
+    alone = [soak.undisturbed(whole, "alone-a", 12), soak.undisturbed(whole, "alone-b", 12, algorithm=other)]
+    both = [
+        whole.queue(study_of("beside-a", 12, algorithm=KEPT)),
+        whole.queue(study_of("beside-b", 12, algorithm=other)),
+    ]
+
+    def done() -> list[int]:
+        for study in both:
+            whole.approve(study)
+        return [len(whole.rounds(study)) for study in both]
+
+    until(lambda: min(done()) >= 1, 120, "a round of each")
+    assert sorted(whole.status()["running"]) == sorted(both)
+    whole.kill(COORDINATOR)
+    whole.start(COORDINATOR)
+    before = done()
+    until(lambda: min(now - then for now, then in zip(done(), before, strict=True)) >= 1, 120, "another round of each")
+    whole.kill("bo")
+    whole.start("bo")
+    for study, reference in zip(both, alone, strict=True):
+        assert whole.ended(study, 180)["state"] == "finished"
+        soak.same_as(whole, study, reference)
+
+
 def test_a_killed_coordinator_is_back_and_a_killed_site_is_missed(whole: Any) -> None:
     """The bars are 10 s and 30 s; the figures are in `soak.py recovery`."""
     whole.restart(COORDINATOR)
@@ -137,7 +165,11 @@ def test_a_full_disk_at_a_site_is_told_and_the_study_goes_on_when_there_is_room(
     study = whole.queue(study_of("no-room-at-a-site", algorithm=KEPT))
     until(lambda: (whole.approve(study), len(whole.left("bo", study)) >= 3)[1])
     whole.fill("bo")
-    until(lambda: "No space left" in whole.status()["missing"].get("bo", ""), 30, "the reason")
+    until(
+        lambda: "No space left" in whole.status()["running"].get(study, {}).get("missing", {}).get("bo", ""),
+        30,
+        "the reason",
+    )
     assert not whole.processes["bo"].dead
     whole.make_room("bo")
     assert whole.ended(study, revive=False)["state"] == "finished"

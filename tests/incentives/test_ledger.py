@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_public_key
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.amount import examples
+from tests.support.amount import ALL, examples
 from wardround.core.errors import Refusal
 from wardround.incentives.ledger import Ledger
 from wardround.incentives.ledger_entries import LedgerEntry
@@ -82,12 +82,12 @@ def test_the_chain_and_the_signatures_recomputed_apart(ledger):
 
 @pytest.mark.parametrize("flip", [0x01, 0x20])
 def test_any_one_byte_edit_is_found(tmp_path, flip):
-    """Every byte of both files; 0x20 turns small letters into capitals, which hexadecimal would not mind."""
+    """Every byte of both files, or every third; 0x20 turns small letters into capitals, which hexadecimal ignores."""
     ledger, _ = filled(tmp_path / "ledger.jsonl", 2)
     for path in (ledger.path, ledger.head_path):
         whole = path.read_bytes()
         first = whole.index(b"\n")
-        for place in range(len(whole)):
+        for place in range(0, len(whole), 1 if ALL else 3):
             path.write_bytes(whole[:place] + bytes([whole[place] ^ flip]) + whole[place + 1 :])
             findings = ledger.verify(PUBLIC)
             assert findings, (path.name, place)

@@ -8,7 +8,7 @@ import pytest
 from wardround.core.contracts import Task
 from wardround.core.errors import Refusal
 from wardround.core.sub_models import cut_out, put_in, unit_counts
-from wardround.models.lstm import lstm
+from wardround.models.lstm import lstm, recur
 
 KEY = jax.random.key(0)
 TASK = Task((6,), tuple("abcde"), "next")
@@ -37,6 +37,29 @@ def test_predicts_what_pytorchs_lstm_predicts():
         expected = torch.softmax(scores, dim=1).numpy()
     ours = lstm(TASK, hidden=(4, 3), embedding=2).predict(params, x.astype(np.float32))
     np.testing.assert_allclose(ours, expected, rtol=1e-4, atol=1e-6)
+
+
+def test_learns_as_the_same_loop_learns_by_automatic_differentiation():
+    """The way back is written by hand (one product for all steps): against JAX's own way through the plain loop."""
+    random = np.random.default_rng(2)
+    shapes = ((6, 5, 12), (3, 12), (6, 5, 3))
+    given, again, weight = (random.normal(0, 0.5, shape).astype(np.float32) for shape in shapes)
+
+    def plain(given, again):
+        cell = hidden = jnp.zeros((5, 3))
+        shown = []
+        for own in given:
+            inward, kept, new, outward = jnp.split(own + hidden @ again, 4, axis=1)
+            cell = jax.nn.sigmoid(kept) * cell + jax.nn.sigmoid(inward) * jnp.tanh(new)
+            hidden = jax.nn.sigmoid(outward) * jnp.tanh(cell)
+            shown.append(hidden)
+        return jnp.stack(shown)
+
+    for ours, wanted in zip(
+        *(jax.jit(jax.grad(lambda *a, f=f: jnp.sum(f(*a) * weight), (0, 1)))(given, again) for f in (recur, plain)),
+        strict=True,
+    ):
+        np.testing.assert_allclose(ours, wanted, rtol=1e-4, atol=1e-6)
 
 
 def test_has_as_many_parameters_as_leafs_network():

@@ -44,6 +44,7 @@ def write_known_model(folder: Path, *, classes: tuple[str, ...] = CLASSES, shift
         shape=(3,),
         recipe=to_json(recipe),
         preparation=json.loads(PREPARATION.to_json()),
+        site_column="ward",
     )
     folder.mkdir(parents=True, exist_ok=True)
     write_model(folder / "model.safetensors", params, facts)

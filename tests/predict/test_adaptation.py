@@ -62,6 +62,22 @@ def test_predict_unadapted_is_the_model_as_it_was(run, tmp_path, capsys):
     assert call(capsys, "predict", run, new, "--site", "South").code == 2
 
 
+def test_patients_of_other_sites_are_refused(run, tmp_path, capsys):
+    everybody = known_patients(400).assign(ward=["North", "South ", " North", None] * 100)
+    own = write(tmp_path / "own.csv", everybody)
+    words = "100 of 400 rows are patients of South, and 200 of North"
+    said = call(capsys, "adapt", run, own, "--site", "North")
+    assert (said.code, words in said.err) == (2, True)
+    assert not list(run.glob("*adaptation*"))
+    # Rows of the site itself, and of nobody in particular, are its own; without --site everybody counts.
+    alone = write(tmp_path / "alone.csv", everybody[everybody["ward"] != "South "])
+    assert json.loads(call(capsys, "adapt", run, alone, "--site", "North", "--json").out)["patients"] == 300
+    assert json.loads(call(capsys, "adapt", run, own, "--json").out)["patients"] == 400
+    said = call(capsys, "monitor", run, own, "--by", "date", "--site", "North")
+    assert (said.code, words in said.err) == (2, True)
+    assert not list(run.glob("monitor*"))
+
+
 def test_in_words(run, tmp_path, capsys):
     own = write(tmp_path / "own.csv", known_patients(400))
     said = call(capsys, "adapt", run, own, "--by", "cost=1:4")

@@ -3,13 +3,17 @@
 import os
 import subprocess
 import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count
 from pathlib import Path
 
 import pytest
 
 from wardround.core.errors import Refusal
 from wardround.privacy.accountant import Step, epsilon
-from wardround.privacy.budget import Budget, BudgetExhausted
+from wardround.privacy.budget import Budget, BudgetExhausted, KeptHead
 
 ROUND = (Step(1.0, 8.0, 10),)
 
@@ -38,6 +42,38 @@ def test_the_same_request_is_charged_once_also_by_another_process(tmp_path: Path
     told = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True)
     assert told.stdout.strip() == "False"
     assert len(Budget(path).charges()) == 1
+
+
+def test_studies_that_are_charged_at_once_are_charged_exactly(tmp_path: Path) -> None:
+    """Eight studies that make the first debit at once: as many are charged as the cap allows, and no more."""
+    # Noise 5, so two sums cost 1.06 and three 1.33: of eight that ask at once two are answered.
+    kept, calls = list[KeptHead](), count()
+
+    def slow_heads() -> list[KeptHead]:
+        if not (tmp_path / "privacy.jsonl").exists():
+            time.sleep(3.0 if next(calls) else 0.2)  # all find no ledger; one makes it and keeps its head, others look
+        return kept[-1:]
+
+    def keep(entries: int, hash: str) -> None:
+        kept.append(KeptHead("beside", entries, hash))
+
+    def charge(study: str) -> str:
+        together.wait(10)
+        budget = Budget(tmp_path / "privacy.jsonl", 1.2, heads=slow_heads, keep=keep)
+        try:
+            return str(budget.debit(study, 1, [Step(1.0, 5.0, 1)]))
+        except BudgetExhausted:
+            return "spent"
+
+    together = threading.Barrier(8)
+    with ThreadPoolExecutor(8) as threads:
+        told = list(threads.map(charge, "abcdefgh"))
+    assert sorted(told) == ["True"] * 2 + ["spent"] * 6
+    charges = Budget(tmp_path / "privacy.jsonl", heads=slow_heads).charges()
+    assert {one.study for one in charges} == {
+        study for study, word in zip("abcdefgh", told, strict=True) if word == "True"
+    }
+    assert epsilon([step for one in charges for step in one.steps], 1e-5) == pytest.approx(1.06, abs=0.01)
 
 
 def test_another_question_in_a_round_that_was_charged_is_refused(tmp_path: Path) -> None:

@@ -129,9 +129,6 @@ class Consortium:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / NAME).write_bytes(site.encode().ljust(32))
 
-    def limit(self, topic: str, most: int) -> None:
-        self.transport.limit(topic, most)
-
     def announce(self, topic: str, bodies: Mapping[str, bytes]) -> int:
         return self.transport.announce(topic, bodies)
 
@@ -188,7 +185,8 @@ class Consortium:
 
     def left(self, name: str, study: Study) -> list[dict[str, Any]]:
         entries = [json.loads(line)["entry"] for line in self.homes[name].audit_path.read_bytes().splitlines()]
-        return [one for one in entries if one["kind"] == "sent" and one["study"] == self.id(study)]
+        own = self.id(study)
+        return [one for one in entries if one["kind"] == "sent" and one["study"] == own]
 
 
 def die_at(monkeypatch: Any, name: str, count: int = 1) -> None:

@@ -1,6 +1,7 @@
 """Results as plain values, checked against the schema on the way, and plain values as results."""
 
 import json
+from functools import cache
 from typing import Any
 
 from wardround.runs.fields import unknown_keys
@@ -9,11 +10,14 @@ from wardround.runs.read import parse_result
 from wardround.runs.result import Result, values_of
 from wardround.runs.schema import schema_of_result
 
+schema = cache(schema_of_result)
+"""Made once in a process: hundreds of tests look at it."""
+
 
 def plain(result: Result) -> dict[str, Any]:
     """The result as somebody reads it from the file; whatever made it, it keeps to the schema and is read whole."""
     values: dict[str, Any] = json.loads(as_json(values_of(result)))
-    assert broken_rules(schema_of_result(), values) == []
+    assert broken_rules(schema(), values) == []
     assert unknown_keys(result) == [], "keys that the format does not describe"
     assert json.loads(as_json(values_of(parse_result(values).result))) == values
     return values

@@ -1,5 +1,6 @@
 """A consortium over `in_process` with a second server of its own organisation."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -7,13 +8,15 @@ import pandas as pd
 from safetensors.numpy import load_file
 
 from tests.support.in_process import Consortium, Died, study_of
+from wardround.core.contracts import Message
 from wardround.deploy.coordinator.consortium import admit
 from wardround.deploy.coordinator.queue import with_parties
 from wardround.deploy.home import CoordinatorHome
 from wardround.deploy.party.enrolment import join
 from wardround.deploy.protocol.replies import read_reply
 from wardround.deploy.protocol.status import Status
-from wardround.deploy.protocol.wire import decode
+from wardround.deploy.protocol.study_id import study_id
+from wardround.deploy.protocol.wire import decode, encode
 from wardround.deploy.second.approvals import approve_as_second
 from wardround.deploy.second.home import SecondHome, begin_second
 from wardround.deploy.second.request_handler import SecondHandler
@@ -28,6 +31,8 @@ FIVE = ("bo", "freetown", "kenema", "makeni", "waterloo")
 BAD = "kenema"
 """A site whose outcomes are turned round, so that it pulls the other way."""
 MULTI_KRUM = {"name": "multi_krum", "bad": 1}
+MILD = {"aggregator": {"name": "multi_krum", "bad": 0, "keep": 3}, "deploy": {"quorum": 4, "deadline": 2.0}}
+"""A study that goes on without one of its five sites."""
 
 
 def make_second(path: Path, coordinator: CoordinatorHome, organisation: str = "Ministry of Health") -> SecondHome:
@@ -96,3 +101,36 @@ def turn_outcomes(path: Path) -> None:
     kinds = sorted(frame["ebola"].dropna().unique())
     frame["ebola"] = frame["ebola"].map(dict(zip(kinds, reversed(kinds), strict=True)))
     frame.to_csv(path, index=False)
+
+
+class Tapped(PairedConsortium):
+    """Keeps all that passes the first server."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.traffic: list[tuple[str, str, int, bytes, bytes]] = []
+        self.first_model: dict[str, bytes] = {}
+
+    def ask(self, site: str, topic: str, body: bytes, within: float) -> bytes:
+        reply = super().ask(site, topic, body, within)
+        self.traffic.append((site, topic, decode(body)[0]["round"], bytes(body), bytes(reply)))
+        return reply
+
+    def passed(self, topic: str, number: int = 1) -> list[tuple[bytes, bytes]]:
+        return [(body, reply) for _, about, at, body, reply in self.traffic if (about, at) == (topic, number)]
+
+    def tell_second(self, header: dict[str, Any], message: Message) -> Any:
+        """What the second server says to a request of the first server's own making."""
+        return read_reply(SecondHandler(self.second).answer("open", "server", encode(header, message)))
+
+
+def stop_before(number: int, header: dict[str, Any], reply: bytes) -> bytes:
+    if header["round"] == number:
+        raise Died
+    return reply
+
+
+def closed(consortium: PairedConsortium, study: Any, number: int) -> dict[str, Any]:
+    path = consortium.second.folder(study_id(study)) / "closed" / f"{number:08d}.json"
+    found: dict[str, Any] = json.loads(path.read_bytes())
+    return found

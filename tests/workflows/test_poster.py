@@ -93,8 +93,15 @@ def test_the_verdict_on_performance_is_that_of_the_figures_by_hand(done: Path) -
 
 @pytest.mark.slow
 def test_gaps_between_groups_are_those_of_the_recalls(done: Path) -> None:
-    women, men = (figures(done, f"sex/recall/{sex}") for sex in "fm")
-    assert figures(done, "sex/equal_opportunity_gap") == pytest.approx(np.abs(women - men))
+    women, men = (figures(done, f"sex/recall/{sex}").astype(float) for sex in "fm")
+    gap = figures(done, "sex/equal_opportunity_gap").astype(float)
+    known = np.isfinite(women) & np.isfinite(men)  # a group of few patients has no recall
+    assert known.any()
+    assert np.isnan(gap[~known]).all()
+    assert gap[known] == pytest.approx(np.abs(women - men)[known])
+    whole = known.all(axis=0)  # a level without a value costs the repeat
+    assert whole.any()
+    women, men = women[:, whole], men[:, whole]
     claim = next(one for one in claims_of(read_grid(done, require_result(done))) if "underprivileged" in one.words)
     largest = max("fm", key=lambda sex: read_grid(done, require_result(done)).cells[0].sizes["sex"][sex])
     own, other = (men, women) if largest == "m" else (women, men)

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import pytest
 
 from tests.support import tiny_study as tiny
-from wardround.engine import registry
+from tests.support.images.algorithms import OF_TABLES
 from wardround.engine.simulate import Simulation
 from wardround.study import assemble
 from wardround.study.file import read_study
@@ -123,7 +123,7 @@ def test_retraining_reads_and_builds_once(calls: Calls, tmp_path: Path, capsys: 
     assert calls == {"read_rows": 1, "build": 1, "begin": 1}
 
 
-@pytest.mark.parametrize("name", registry.components("algorithm"))
+@pytest.mark.parametrize("name", OF_TABLES)
 def test_shapes_are_those_of_the_real_first_state(name: str, tmp_path: Path) -> None:
     """What is checked without computing is what training begins with."""
     model = {"name": "mlp" if name == "federated_dropout" else "logistic"}  # which has no units to leave out

@@ -40,6 +40,7 @@ from wardround.core.contracts import (
 from wardround.core.descent import CHUNK, Gradient, batches, descend, local_optimizer
 from wardround.core.errors import Refusal
 from wardround.core.order import mix_bits
+from wardround.core.overlap import pixel_losses
 
 LABEL = "Personal upper layers"
 
@@ -217,6 +218,8 @@ def choose_better(model: Model, new: Params, old: Params, shard: Shard) -> Param
         predicted = model.predict(params, batch.x)
         if predicted.ndim == 1:
             return jnp.square(predicted - batch.y)
+        if predicted.ndim == 3:
+            return jnp.asarray(pixel_losses(predicted, batch.y))
         right = jnp.sum(predicted * jax.nn.one_hot(batch.y, predicted.shape[-1]), axis=-1)
         return -jnp.log(jnp.maximum(right, 1e-7))
 

@@ -40,6 +40,8 @@ from wardround.core.contracts import (
 from wardround.core.descent import CHUNK, Gradient, batches, descend, local_optimizer
 from wardround.core.errors import Refusal
 from wardround.core.order import mix_bits
+from wardround.core.overlap import pixel_losses
+from wardround.core.quality import right_probability
 
 LABEL = "Common and own model mixed"
 TINY = 1e-7
@@ -99,7 +101,8 @@ def model_interpolation(
         def body(index: Array, so_far: tuple[Array, Array]) -> tuple[Array, Array]:
             batch = shard.batch(0, index, CHUNK)
             fold, rows = fold_of(batch.x, folds), jnp.arange(CHUNK)
-            unseen = jax.vmap(lambda params: model.predict(params, batch.x))(kept["without"])[fold, rows]
+            without = jax.tree.map(jnp.asarray, kept["without"])
+            unseen = jax.vmap(lambda params: model.predict(params, batch.x))(without)[fold, rows]
             theirs = model.predict(common, batch.x)
             losses = jax.vmap(lambda share: row_losses(interpolate(unseen, theirs, share), batch.y))(
                 jnp.asarray(shares)
@@ -142,7 +145,9 @@ def row_losses(predicted: Array, y: Array) -> Array:
     """Minus the logarithm of the right class's probability, or the squared error of a regression; one a row."""
     if predicted.ndim == 1:
         return jnp.square(predicted - y)
-    right = jnp.take_along_axis(predicted, y[:, None].astype(jnp.int32), axis=1)[:, 0]
+    if predicted.ndim == 3:
+        return jnp.asarray(pixel_losses(predicted, y))
+    right = right_probability(jnp, predicted, y.astype(jnp.int32))
     return -jnp.log(jnp.maximum(right, TINY))
 
 

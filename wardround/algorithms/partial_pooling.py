@@ -10,8 +10,9 @@ Every round a site finds its most likely coefficients given the common ones and 
 its rows) and tells how far they are from the common ones and how sure that is (Laplace's approximation); the server
 moves the common ones by the generalized least squares step and the variances by the EM step (Dempster, Laird and Rubin
 1977). The variances start wide, are pulled slightly towards each other, the less the more sites there are, as a few
-tell little of each, and the common coefficients have a wide prior around 0 (`reach`, in units of standardized features;
-every site brings one, so that a coefficient of which no site has any evidence stays at 0).
+tell little of each. The common coefficients have a prior around 0, so that one of which no site has any evidence stays
+there; how wide it is (`reach` at the beginning and at most, in units of standardized features) is learned from all of
+them, as the ridge of a regression is by its evidence (MacKay, "Bayesian interpolation", 1992).
 
 One site that lies moves the common coefficients by at most 25 deviations (root mean square) in a round and the
 variances threefold; sites with many patients of their own hardly follow, but it takes an aggregator such as `median` to
@@ -31,6 +32,7 @@ from wardround.core.contracts import Aggregator, Algorithm, Array, Key, Message,
 from wardround.core.descent import CHUNK, batches
 from wardround.core.errors import Refusal
 from wardround.core.solvers.fisher import flat, like, mean_information
+from wardround.core.solvers.linear_system import inverse, solution
 
 LABEL = "Own model, as far as it differs"
 WIDEST = 600
@@ -51,8 +53,22 @@ DOUBT = 0.95
 TAILS = 2.0
 """Degrees of freedom of the sites' t distribution: the fewer, the sooner a site far from all others is let go."""
 NARROWEST = 1e-6
+USUAL, WORTH = 0.02, 10.0
+"""The square of a common coefficient before anything is known, and as many coefficients' worth of telling that is."""
 FAR = 5.0
 """Deviations of the sites' own distribution by which a common coefficient is drawn in a round, whatever sites say."""
+
+
+def refuse_unfit(model: Model, width: int) -> None:
+    """Refuse models for whose coefficients no system of equations is solved."""
+    if model.features is None and width <= WIDEST:
+        return
+    what = "one answer for every pixel" if model.features is not None else f"{width} coefficients"
+    raise Refusal(
+        f"partial pooling solves for the coefficients of one answer a row, all at once, and the model has {what}",
+        where="[algorithm]",
+        remedy="take model_interpolation for a large model, or a logistic or linear regression",
+    )
 
 
 def partial_pooling(
@@ -66,23 +82,20 @@ def partial_pooling(
 ) -> Algorithm:
     """Each site its own coefficients, pulled to the common ones as strongly as all sites together show (recommended).
 
-    start: the variance of the sites' coefficients before anything is known. reach: what a coefficient is for one site
-    before anything is known, a standard deviation. lent: how many sites' worth each variance is pulled to their mean.
+    start: the variance of the sites' coefficients before anything is known. reach: how far the common coefficients are
+    from 0 before anything is known, and at most (a standard deviation, learned from then on). lent: how many sites'
+    worth each variance is pulled to their mean.
     smallest_cell: patients that must be behind a site's information, so that no model singles one out (set by sites).
     """
 
     def init(params: Params, sites: int) -> Tree:
         width = flat(params).shape[0]
-        if width > WIDEST:
-            raise Refusal(
-                f"partial pooling solves for all coefficients at once, and the model has {width}",
-                where="[algorithm]",
-                remedy="take model_interpolation for a large model, or a logistic or linear regression",
-            )
+        refuse_unfit(model, width)
         return {
             "params": params,
             "variance": jnp.full(width, start),
             "noise": jnp.ones(()),
+            "width": jnp.full((), reach**2),
         }
 
     def objective(own: Array, pull: Array, message: Message, shard: Shard, key: Key) -> Array:
@@ -116,7 +129,7 @@ def partial_pooling(
 
         def body(_: Array, now: Array) -> Array:
             unit, slope, _, _ = system(now)
-            step = root * jnp.linalg.solve(unit, slope)
+            step = root * solution(unit, slope)
             tried = jnp.stack([now - stride * step for stride in STRIDES])
             values = jax.vmap(lambda one: objective(one, pull, message, shard, key))(tried)
             # Near the end rounding decides between strides, so a whole step is taken unless it is clearly worse.
@@ -124,7 +137,7 @@ def partial_pooling(
 
         own = jax.lax.fori_loop(0, steps, body, kept["own"])
         unit, _, spread, behind = system(own)
-        return own, (own - centre) / root, jnp.linalg.inv(unit), spread, behind
+        return own, (own - centre) / root, inverse(unit), spread, behind
 
     def broadcast(state: Tree) -> Message:
         return Message({name: state[name] for name in ("params", "variance", "noise")})
@@ -147,21 +160,26 @@ def partial_pooling(
 
     def server(state: Tree, combined: Message) -> Tree:
         said, root = combined.arrays, jnp.sqrt(state["variance"])
-        # The prior of the common coefficients: each site brings as much of it.
-        wide, centre = 1 / (reach**2 * state["noise"]), flat(state["params"])
+        # The weight is the number of sites that answered. Answers are means over them, so each brings its part of the
+        # prior of the common coefficients.
+        centre, sites = flat(state["params"]), jnp.maximum(said["weight"], 1e-9)
+        prior = state["variance"] / (state["width"] * state["noise"] * sites)
         # Damped: of two classes' coefficients only the difference is known, and rounding must not move their sum.
-        damping = DAMPING * jnp.mean(jnp.diagonal(said["known"])) + 1e-6
-        system = said["known"] + jnp.diag(state["variance"] * wide + damping)
-        towards = jnp.clip(said["apart"], -FAR, FAR) - root * centre * wide
-        step = root * bounded(jnp.linalg.solve(system, towards), towards)
+        system = said["known"] + jnp.diag(prior + DAMPING * jnp.mean(jnp.diagonal(said["known"])) + 1e-6)
+        towards = jnp.clip(said["apart"], -FAR, FAR) - prior * centre / root
+        step = root * bounded(solution(system, towards), towards)
         ratio = jnp.clip(said["square"] - jnp.square(said["apart"]), 0.25, 2.0)
         seen = state["variance"] * (DOUBT * ratio) ** HASTE
-        # The weight is the number of sites that answered.
-        variance = seen + lent / jnp.maximum(lent + said["weight"], 1e-9) * (jnp.mean(seen) - seen)
+        variance = seen + lent / (lent + sites) * (jnp.mean(seen) - seen)
         found = {
             "params": like(state["params"], centre + step),
             "variance": jnp.clip(variance, NARROWEST, WIDE),
             "noise": jnp.maximum(jnp.clip(said["spread"], state["noise"] / 100, 100 * state["noise"]), NARROWEST),
+            "width": jnp.clip(
+                learned_width((centre + step) / jnp.sqrt(state["noise"]), said["known"], prior, state["width"]),
+                NARROWEST,
+                reach**2,
+            ),
         }
         # A round in which nobody answered tells nothing.
         answered = jnp.any(said["square"] != 0)
@@ -181,6 +199,18 @@ def partial_pooling(
         predict=model.predict,
         personal=Personal(fit),
     )
+
+
+def learned_width(centre: Array, known: Array, prior: Array, width: Array) -> Array:
+    """The variance of the common coefficients around 0 by their evidence, from a quarter to four times that of before.
+
+    Both `known` and `prior`, what sites know and the prior says, are in the same units. Of what is as unknown as before
+    (of two classes' coefficients the sum) nothing was told.
+    """
+    left = prior * jnp.diagonal(inverse(known + jnp.diag(prior)))
+    told = jnp.sum(1 - jnp.clip(jnp.nan_to_num(left, nan=1.0), 0.0, 1.0))
+    found = (jnp.sum(jnp.square(centre)) + WORTH * USUAL) / (told + WORTH)
+    return jnp.clip(found, width / 4, 4 * width)
 
 
 def noise_of(model: Model, message: Message, shard: Shard) -> Array:

@@ -13,13 +13,13 @@ the sites, so that they protect even where they are seen.
 
 from collections.abc import Callable
 
-from wardround.analyses.forests.answer import answer
+from wardround.analyses.forests.answer import answer, noise_multiplier
 from wardround.analyses.forests.findings import report_of
 from wardround.analyses.forests.memory import SiteMemory
 from wardround.analyses.forests.plan import ObjectiveName, TreePlan
 from wardround.analyses.forests.question import EDGES, LEVEL, PHASE, REVIEW
 from wardround.analyses.forests.state import after_answers, begin, model_of, next_question
-from wardround.core.analysis import Analysis, ExchangeKind, kind_by_word
+from wardround.core.analysis import Analysis, ExchangeKind, OwnNoise, kind_by_word
 from wardround.core.bounds import Count, CountOrAll, NotNegative, Positive, Share
 from wardround.core.components.recipes import recorded
 from wardround.core.components.terms import Extent, Settings, Terms
@@ -108,6 +108,7 @@ def boosted_trees(
         covers=lambda agreed, site: [site.table[plan.target].notna().to_numpy()],
         kind=kind_of_exchange(plan),
         alone=plan.private,
+        own_noise=(lambda: OwnNoise(noise_multiplier(plan), plan.private_sums)) if plan.private else None,
         model=lambda state: model_of(plan, state),
         predict=predict_forest,
     )

@@ -36,12 +36,17 @@ from wardround.weak_supervision.search.kinds import (
 from wardround.weak_supervision.search.selection import Strategy
 from wardround.weak_supervision.search.site_cache import SiteCache
 from wardround.weak_supervision.search.usefulness import seen_votes, usefulness
+from wardround.weak_supervision.search.vote_groups import as_groups
 from wardround.weak_supervision.search.words import LETTERS
 
 LABEL = "Rule mining"
 PHASE, SEARCH, JUDGE = "phase", "search", "judge"
+POOLS = ("pool/words", "pool/templates", "pool/radii", "pool/cuts")
+"""What says which rules are candidates: the same in all messages."""
 ALMOST_ALL = 0.95
 """A site proposes no rule that fires on more of its records: it tells nothing apart."""
+STEP = 1 / 16
+"""A site that protects small groups tells in such steps how useful a rule seems: exactly, it would tell who has it."""
 
 
 def told_in_words(settings: Settings) -> str:
@@ -102,6 +107,7 @@ def rule_mining(
 ) -> Analysis:
     """Labeling functions that several sites propose and an expert accepts (participants: so many a question)."""
     refuse_settings(labels, kind, column, series, length, columns, frequency, expert, outcome)
+    refuse_exposure(letters, participants, smallest_cell)
     low, high = frequency
     search = {
         "words": lambda: word_search(column, low, high, smallest_cell, fewest_sites, most, letters, denied),
@@ -158,9 +164,7 @@ def rule_mining(
         report=lambda state: report_of(plan, state, known),
         most=search.most + 2 * questions + 1,
         covers=lambda agreed, site: [np.ones(len(site.table), bool)],
-        kind=kind_by_word(
-            PHASE, {SEARCH: search.most, JUDGE: 2 * questions + 1}, fixed=("pool/words", "pool/templates", "pool/cuts")
-        ),
+        kind=kind_by_word(PHASE, {SEARCH: search.most, JUDGE: 2 * questions + 1}, fixed=POOLS),
         alone=False,
         texts=search.texts,
         question=lambda state: question_of(plan, state),
@@ -194,18 +198,19 @@ class SiteHalf:
         rules = self.rules[1]
         if not self.is_drawn(agreed, asked, site):
             site = Site(site.name, site.table.iloc[:0])
-        fired, seeded = self.cache.find(
-            site.table,
-            digest,
-            lambda: (votes_of(rules, site.table), votes_of(self.known, site.table)),
-        )
-        spoken = self.search.speaks_of(pool, site)
-        fired = fired if spoken is None else fired & spoken
-        return Message(self.answer(asked, site, fired, seeded))
+
+        def votes() -> tuple[Any, Any]:
+            spoken, fired = self.search.speaks_of(pool, site), votes_of(rules, site.table)
+            known = votes_of(self.known, site.table)
+            both = np.concatenate([known, fired if spoken is None else fired & spoken], axis=1)
+            found = as_groups(both, self.cell)
+            return found[:, known.shape[1] :], found[:, : known.shape[1]]
+
+        return Message(self.answer(asked, site, *self.cache.find(site.table, digest, votes)))
 
     def answer(self, asked: Message, site: Site, fired: Any, seeded: Any) -> dict[str, Any]:
         classes, many, rows = len(self.plan.labels), fired.shape[1], len(fired)
-        judged = np.asarray(asked.arrays["judged"])
+        judged = np.asarray(asked.arrays["judged"])[: self.plan.questions]
         judged = judged[(judged[:, 0] >= 0) & (judged[:, 0] < many * classes)].astype(int)
         counts = fired.sum(axis=0)
         least = max(self.cell, self.low * rows if self.search.texts else 1)
@@ -225,6 +230,7 @@ class SiteHalf:
             shown = seen_votes(own, np.tile(np.arange(classes), int(proposes.sum())), classes)
             known = np.concatenate([answers, np.zeros(len(beside))])
             useful[proposes] = usefulness(seen, known, shown, self.plan.seed).reshape(-1, classes)
+            useful = useful if self.cell <= 1 else np.rint(useful / STEP) * STEP
         cast = np.stack([votes[:, (places == one) & (answers > 0)].sum(axis=1) for one in range(classes)], axis=1)
         leads = (cast == cast.max(axis=1, keepdims=True)) & (cast.max(axis=1, keepdims=True) > 0)
         alone = leads & (leads.sum(axis=1, keepdims=True) == 1)
@@ -266,6 +272,23 @@ def seed_words(text: str, kind: str, column: str, labels: tuple[str, ...]) -> di
     return {"name": "threshold", "condition": said, "label": label}
 
 
+def refuse_exposure(letters: str, participants: int, cell: int) -> None:
+    """Settings under which a site would tell more than whoever approves reads."""
+    if any(one.isdigit() for one in letters):
+        raise Refusal(
+            "words with digits may be numbers of patients, so none is spoken of",
+            where="[analysis] letters",
+            remedy="leave digits out",
+        )
+    if participants and cell > 1:
+        # Whom a question is drawn to follows from the question: two sums that differ by one site are that site.
+        raise Refusal(
+            f"of sums over {participants} sites that are drawn anew for each question single answers can be worked out",
+            where="[analysis] participants",
+            remedy='leave it out, or say "all"; it is for simulations without a smallest cell',
+        )
+
+
 def refuse_settings(
     labels: tuple[str, ...],
     kind: str,
@@ -287,6 +310,8 @@ def refuse_settings(
             where=where,
             remedy='say column = "note"; or series = "beat_" and length = 144; or columns = ["lactate", "age"]',
         )
+    if any('"' in one for one in columns):
+        raise Refusal("a rule cannot name a column with a quotation mark", where=where, remedy="rename it in the table")
     if len(frequency) != 2 or not 0 <= frequency[0] < frequency[1] <= 1:
         raise Refusal("frequency should be two shares in order", where=where, remedy="say frequency = [0.01, 0.5]")
     if expert == "oracle" and not outcome:

@@ -8,8 +8,9 @@ from typing import Any
 import pandas as pd
 
 from wardround.api.monitor_report import MonitorReport
-from wardround.core.contracts import Algorithm, Task
+from wardround.core.contracts import Algorithm
 from wardround.core.errors import Refusal
+from wardround.core.federation import task_of
 from wardround.monitor.session import MonitorSettings, default_folder, monitor_patients
 from wardround.monitor.windows import parse_every
 from wardround.predict.adaptation import Adaptation
@@ -28,6 +29,7 @@ from wardround.runs.model_file import ModelFacts
 from wardround.runs.read import read_result
 from wardround.runs.result import RunResult
 from wardround.runs.run import Run, read_run
+from wardround.runs.sites import horizons_of
 from wardround.study import assemble
 from wardround.study.file import Study
 from wardround.study.methods import compared_methods, own_method
@@ -189,7 +191,8 @@ class FinishedRun:
             return None
         methods = [own_method(self.study), *(compared_methods(self.study) if self.study.compare else ())]
         method = next(one for one in methods if one.name == facts.method)
-        task = Task(facts.shape, facts.task.classes, facts.task.target)
+        words = facts.task
+        task = task_of(words.kind, facts.shape, words.classes, words.target, horizons_of(words))
         return assemble.build(self.study, method, task, [one.name for one in self.run.hospitals])
 
     def predict(self, patients: pd.DataFrame, *, site: str | None = None, method: str | None = None) -> pd.DataFrame:

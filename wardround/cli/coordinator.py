@@ -131,8 +131,8 @@ def init(
 
 @coordinator_app.command()
 def sign(
-    request: Annotated[
-        Path, typer.Argument(metavar="REQUEST", help="The site's request (request.csr, or rotation.json).")
+    requests: Annotated[
+        list[Path], typer.Argument(metavar="REQUEST...", help="A site's request (request.csr, or rotation.json).")
     ],
     testing: Annotated[
         bool,
@@ -147,15 +147,18 @@ def sign(
     home: HomeFolder = None,
     as_json: AsJson = False,
 ) -> None:
-    """Admit a site, or a second server, by signing its request. Compare the words of its key by phone before that."""
-    from wardround.deploy.coordinator.consortium import admit
+    """Admit sites (or a second server) by signing requests. Compare the words of each key by phone before that."""
+    from wardround.deploy.coordinator.consortium import admit, check_requests
     from wardround.deploy.trust.certificates import is_encrypted
 
     there = open_home(home)
     key = (authority or there.path) / "authority.key"
     passphrase = read_passphrase(passphrase_file, new=False) if is_encrypted(key) else None
-    made = admit(there, request, authority, passphrase, testing=testing)
-    say(admission_facts(there, made), admission_lines(there, made), as_json)
+    check_requests(there, requests)  # all of them, before the first is signed
+    made = [admit(there, request, authority, passphrase, testing=testing) for request in requests]
+    facts = [admission_facts(there, one) for one in made]
+    lines = [line for one in made for line in admission_lines(there, one)]
+    say(facts[0] if len(facts) == 1 else {"signed": facts}, lines, as_json)
 
 
 @coordinator_app.command()

@@ -114,9 +114,7 @@ def replay(
 @audit_app.command()
 def export(
     path: AuditFile,
-    out: Annotated[
-        Path, typer.Option("--out", help="The file to write: .csv, or .html, which a browser prints to PDF.")
-    ],
+    out: Annotated[Path, typer.Option("--out", help="The file to write: .csv, .html or .pdf.")],
     keys: AuditKeys = None,
     study: Annotated[str | None, typer.Option("--study", help="Only what is about this study.")] = None,
     as_json: AsJson = False,

@@ -25,6 +25,7 @@ from wardround.core.contracts import RoundRecord
 from wardround.core.text import plain_line
 from wardround.engine.machine.hosts import is_leader
 from wardround.engine.machine.memory import estimate
+from wardround.report.run.advised_method import advised_method
 from wardround.report.terminal import summary_table
 from wardround.runs.file_names import REPORT
 from wardround.runs.folder import RunFolder
@@ -98,6 +99,12 @@ def run_command(study: Study, *, kind: str, out: Path | None, resume: bool, as_j
         opened(prepared.folder.path)
         finished = prepared.train(bar)
     print_result(finished.result, prepared.folder, summary_table, as_json=as_json)
+    if kind == "run" and not as_json:
+        trained = [method.algorithm for method in finished.result.methods]
+        sites = len(finished.result.sites)
+        advice = advised_method(study.model.name, trained, hospitals=sites, private=study.privacy is not None)
+        if advice:
+            OUTPUT.print(advice, markup=False, highlight=False)
 
 
 def cases_command(study: Study, *, out: Path | None, resume: bool, as_json: bool) -> None:

@@ -156,16 +156,21 @@ def heard_by(announce: "Observer", notifier: "Notifier") -> "Observer":
 
 
 def announcer(log: EventLog) -> "Observer":
-    """Says what happens as a person at the terminal would want to hear it; the same twice in a row is said once."""
+    """Says what happens as a person at the terminal would want to hear it; the same twice in a row is said once.
+
+    Of several studies under way, the name stands where another one spoke before.
+    """
     from wardround.deploy.coordinator.events import StudyEnded
 
-    said = [""]
+    said, spoke = [""], [""]
 
     def announce(event: "Event") -> None:
         words = event_sentence(event)
         if words and words != said[0]:
             said[0] = words
-            log.write(words, type(event).__name__, facts_of(event))
+            other = event.about and spoke[0] not in ("", event.about)  # who speaks is said when it changes
+            spoke[0] = event.about or spoke[0]
+            log.write(f"{event.about}: {words}" if other else words, type(event).__name__, facts_of(event))
         if isinstance(event, StudyEnded) and event.state == "finished":
             write_pages(Path(event.folder))
 

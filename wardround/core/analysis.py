@@ -88,6 +88,13 @@ class ExpertQuestion(NamedTuple):
     """What is known of it: by name, for whoever shows it."""
 
 
+class OwnNoise(NamedTuple):
+    """Noise that an analysis adds itself: a patient is in at most so many Gaussian sums, each with this multiplier."""
+
+    multiplier: float
+    sums: int
+
+
 class Analysis(NamedTuple):
     """In the order in which an exchange happens."""
 
@@ -130,6 +137,8 @@ class Analysis(NamedTuple):
 
     None: [privacy] is not offered. Under it `step` is also told the deviation of the noise in the sum, as NOISE.
     """
+    own_noise: Callable[[], OwnNoise] | None = None
+    """Where it noises its answers itself: what all of them together cost a patient, for a site's ledger."""
     texts: tuple[str, ...] = ()
     """Those of its columns that are free text, of whose words no site is asked."""
     question: Callable[[Tree], ExpertQuestion | None] | None = None

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from wardround.core import trees
 from wardround.core.contracts import Aggregator, Array, Message, Model, Params, Shard
 from wardround.core.descent import CHUNK, batches
+from wardround.core.errors import Refusal
 
 Weights = Literal["samples", "uniform"]
 
@@ -35,6 +36,12 @@ def answer(
     """The message with these arrays, weighted, and with whatever else the aggregator needs to know."""
     if "class_shares" in aggregator.needs:
         outputs = jax.eval_shape(model.predict, params, shard.batch(0, 0, 1).x)
+        if outputs.ndim != 2:
+            raise Refusal(
+                "this aggregator weighs sites by the classes that they hold, and the task has no classes",
+                where="[aggregator]",
+                remedy="choose another, such as weighted_mean",
+            )
         arrays = {**arrays, "class_shares": class_shares(shard, outputs.shape[-1])}
     weight = weight_of(shard, weights)
     return Message({**trees.scale(arrays, weight), "weight": weight})

@@ -26,24 +26,63 @@ Report = dict[str, Any]
 """What a query or meter tells: plain values that JSON can hold."""
 
 
-TaskKind = Literal["classification", "regression"]
+TaskKind = Literal["classification", "regression", "survival", "segmentation"]
 
 
 class Task(NamedTuple):
-    """What is predicted from what: the shape of one row, and the labels (none for regression)."""
+    """What is predicted from what: the shape of one row, and the labels (none for regression and segmentation).
+
+    With `horizons` it is survival: the classes are the intervals of time between them, the last one beyond them all. A
+    label of (classes + k) then means that follow-up ended when the event was still to come in class k or a later one.
+    """
 
     shape: tuple[int, ...]
     classes: tuple[str, ...] = ()
     target: str = "target"
+    horizons: tuple[float, ...] = ()
+    segmentation: bool = False
+    """Whether a row is an image, and its label a mask: 1 at every pixel that belongs to what is looked for."""
+
+    @property
+    def kind(self) -> TaskKind:
+        """What everything that depends on the kind of task asks: loss, figures, sections of a report."""
+        if self.segmentation or self.horizons:
+            return "segmentation" if self.segmentation else "survival"
+        return "classification" if self.classes else "regression"
 
     @property
     def regression(self) -> bool:
-        return not self.classes
+        return self.kind == "regression"
+
+    @property
+    def survival(self) -> bool:
+        return bool(self.horizons)
+
+    @property
+    def classification(self) -> bool:
+        return self.kind == "classification"
+
+    @property
+    def binary(self) -> bool:
+        """Whether there are two classes, one of which is looked for."""
+        return self.classification and len(self.classes) == 2
 
     @property
     def outputs(self) -> int:
-        """Numbers the last layer gives: one a class, or the one value of a regression."""
+        """Numbers the last layer gives: one a class, or the one value of a regression; of a segmentation, a pixel."""
         return max(1, len(self.classes))
+
+    @property
+    def label_shape(self) -> tuple[int, ...]:
+        """Of one row's label: a single number, or a mask as large as the image."""
+        return self.shape[:2] if self.segmentation else ()
+
+    @property
+    def label_type(self) -> Any:
+        return LABEL_TYPES[self.kind]
+
+
+LABEL_TYPES = {"classification": np.int32, "regression": np.float32, "survival": np.int32, "segmentation": np.uint8}
 
 
 class Batch(NamedTuple):
@@ -119,8 +158,9 @@ def intensities(x: Array) -> Array:
 class Model(NamedTuple):
     """A trainable predictor: `loss` and `gradient` are means over the rows whose mask is 1 (0 where there are none).
 
-    `predict` gives probabilities of shape (rows, classes), or values of shape (rows,) for a regression. `gradient`
-    stands apart from `loss` so that a private model can replace it by a clipped and noised one.
+    `predict` gives probabilities of shape (rows, classes), values of shape (rows,) for a regression, or the probability
+    of every pixel, (rows, height, width), for a segmentation. `gradient` stands apart from `loss` so that a private
+    model can replace it by a clipped and noised one.
 
     A model that declares `units` computes with parameters of any number of units in its layers.
     """
@@ -132,6 +172,8 @@ class Model(NamedTuple):
     coupled: tuple[str, ...] = ()
     """Layers in which what a row gives depends on the other rows of its batch; no bound per patient holds there."""
     units: Units = ()
+    features: Callable[[Params, Array], Array] | None = None
+    """Of a segmentation: what the last layer sees of every pixel, (rows, height, width, features)."""
 
 
 class Aggregator(NamedTuple):
@@ -322,11 +364,17 @@ class Progress:
 
 
 class Scores(NamedTuple):
-    """Predictions on one part of every site's rows, site after site; `first[i]:first[i + 1]` are site i's."""
+    """Predictions on one part of every site's rows, site after site; `first[i]:first[i + 1]` are site i's.
+
+    Of a segmentation no picture is kept, but what its figures need of each (see `core.overlap`): `predicted` has shape
+    (rows, 3), `actual` (rows, 2).
+    """
 
     predicted: np.ndarray[Any, Any]
     actual: np.ndarray[Any, Any]
     first: np.ndarray[Any, Any]
+    times: np.ndarray[Any, Any] | None = None
+    """Of survival: how long each patient was followed up."""
 
 
 class Engine(Protocol):

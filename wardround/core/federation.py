@@ -56,6 +56,8 @@ class Federation:
     task: Task
     features: tuple[str, ...] = ()
     groups: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict)
+    times: np.ndarray[Any, Any] | None = None
+    """Of survival: how long each row's patient was followed up; no model sees it."""
 
     def part(self, part: str) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
         """(first row, number of rows) of every site in one part."""
@@ -86,6 +88,7 @@ class Federation:
             task=self.task,
             features=self.features,
             groups={name: column[rows] for name, column in self.groups.items()},
+            times=None if self.times is None else self.times[rows],
         )
 
 
@@ -117,9 +120,16 @@ def assemble(
     return Federation(
         sites=tuple(name for name, _ in parts),
         x=x if x.dtype == np.uint8 else np.ascontiguousarray(x, np.float32),
-        y=np.ascontiguousarray(y, np.float32 if task.regression else np.int32),
+        y=np.ascontiguousarray(y, task.label_type),
         first=np.cumsum(totals) - totals,
         counts=counts,
         task=task,
         features=features,
     )
+
+
+def task_of(
+    kind: str, shape: tuple[int, ...], classes: tuple[str, ...], target: str, horizons: tuple[float, ...] = ()
+) -> Task:
+    """The task of the kind that the sites agreed on."""
+    return Task(shape, classes, target, horizons, kind == "segmentation")

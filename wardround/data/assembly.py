@@ -5,7 +5,7 @@ Schema and values across sites are checked in `wardround.data.schema`; here only
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import pandas as pd
@@ -43,8 +43,9 @@ def assemble_table(
     """
     notes: list[str] = []
     drop, groups, categories = as_names(drop), as_names(groups), as_names(categories)
-    if task not in (None, "classification", "regression"):
-        raise Refusal(f"the task {task!r} is not known", remedy="choose classification or regression, or leave it out")
+    if task not in (None, *get_args(Kind)):
+        kinds = ", ".join(get_args(Kind))
+        raise Refusal(f"the task {task!r} is not known", remedy=f"choose one of {kinds}, or leave it out")
     if target in drop or target == site:
         raise Refusal(
             f"the target {target!r} cannot also be {'dropped' if target in drop else 'the site'}",

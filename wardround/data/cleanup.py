@@ -43,6 +43,8 @@ class Cleanup:
     rules: Sequence[Mapping[str, Any]] = ()
     withheld: tuple[str, ...] = ()
     """Columns that texts or rules name and that are not read here: their functions abstain."""
+    fewest: int = 1
+    """A rule that fires on fewer rows, and a listed word that fewer texts have, is found in none."""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -189,7 +191,7 @@ def clean_values(
         if column in frame.columns and kind_of(frame[column]) in ("number", "flag"):
             found = as_numbers(frame[column])
             frame[column] = np.where((found >= ends[0]) & (found <= ends[1]), found, np.nan)
-    return derive_columns(frame, cleanup.texts, cleanup.rules)
+    return derive_columns(frame, cleanup.texts, cleanup.rules, cleanup.fewest)
 
 
 def trim_words(frame: pd.DataFrame, trims: dict[str, int]) -> None:

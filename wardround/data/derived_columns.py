@@ -52,19 +52,28 @@ def derived_names(texts: Mapping[str, Mapping[str, Any]], rules: Said) -> tuple[
     return (*vote_columns(rules), *made)
 
 
-def derive_columns(frame: pd.DataFrame, texts: Mapping[str, Mapping[str, Any]], rules: Said) -> pd.DataFrame:
-    """The rows with votes and features of texts in front, and without the texts."""
+def derive_columns(
+    frame: pd.DataFrame, texts: Mapping[str, Mapping[str, Any]], rules: Said, fewest: int = 1
+) -> pd.DataFrame:
+    """The rows with votes and features of texts in front, and without the texts.
+
+    What fewer than `fewest` rows have is found in none: the weight of a column that one patient has would be hers.
+    """
     if not texts and not rules:
         return frame
     functions = declared_functions(rules)
     known = [place for place, one in enumerate(functions) if set(one.columns) <= set(frame.columns)]
     votes = np.zeros((len(frame), len(functions)))
     votes[:, known] = votes_of([functions[place] for place in known], frame)
+    votes *= np.count_nonzero(votes, axis=0) >= fewest
     parts = [pd.DataFrame(votes, columns=list(vote_columns(rules)), index=frame.index)]
     for column, said in texts.items():
         read = frame[column] if column in frame.columns else pd.Series(None, frame.index, dtype=object)
         names = list(derived_names({column: said}, ()))
-        parts.append(pd.DataFrame(text_features(read, **said), columns=names, index=frame.index))
+        features = text_features(read, **said)
+        if said.get("words"):
+            features *= np.count_nonzero(features, axis=0) >= fewest
+        parts.append(pd.DataFrame(features, columns=names, index=frame.index))
     free = free_texts(texts, rules)
     return pd.concat([*parts, frame.drop(columns=[name for name in frame.columns if name in free])], axis=1)
 

@@ -17,7 +17,7 @@ import pandas as pd
 from wardround.core.bounds import Count
 from wardround.core.contracts import Message, Query, Report, Site, Task
 from wardround.core.errors import Refusal
-from wardround.core.federation import Federation, assemble
+from wardround.core.federation import Federation, assemble, task_of
 from wardround.data.noised_preparation import Categories, Ranges, StatisticsNoise
 from wardround.data.pooled.rows import PooledRows, pool_rows, pooled_cards, pooled_fingerprint
 from wardround.data.pooled.statistics import pooled_ask
@@ -41,7 +41,9 @@ from wardround.data.site_rows import (
     known_rows,
     one_against_the_rest,
     split_site_rows,
+    strata_of,
 )
+from wardround.data.survival.follow_up import horizon_notes
 from wardround.data.table import Partition, SlicedSites, Table
 from wardround.queries.cards import cards, cards_of
 from wardround.queries.columns import as_codes, as_numbers, as_text, kind_of, suggest_name
@@ -132,7 +134,7 @@ def load(
 
     exact = private is None and smallest_cell == 1
     pool = pool_rows(table.sites) if exact else None
-    strata = outcome_strata(pool, table.target) if pool is not None and schema.classes else None
+    strata = outcome_strata(pool, table) if pool is not None and schema.classes else None
     sites = [
         split_site_rows(
             name,
@@ -162,16 +164,19 @@ def load(
     )
     notes += remarks
 
-    task = Task(preparation.shape, schema.classes, table.target)
+    task = task_of(schema.task, preparation.shape, schema.classes, table.target, schema.horizons)
     order = tuple(site.order for site in sites)
     groups = {group: group_values(table, group, order) for group in table.groups}
-    federation = replace(prepare_sites(sites, preparation, pool, task, table.origin), groups=groups)
+    times = np.concatenate([site.times(site.order) for site in sites]) if table.time else None
+    federation = replace(prepare_sites(sites, preparation, pool, task, table.origin), groups=groups, times=times)
+    if times is not None and exact:  # else it would tell of single patients
+        notes += horizon_notes(times, federation.y, task.horizons)
     return LoadedData(federation, table, preparation, tuple(notes), fingerprint, order, rows_read)
 
 
-def outcome_strata(pool: PooledRows, target: str) -> list[Rows]:
+def outcome_strata(pool: PooledRows, table: Table) -> list[Rows]:
     """For every site the outcomes of its rows as numbers in the order of the texts, by which they are split."""
-    ranks = np.unique(as_text(pool.frame[target]).astype(str), return_inverse=True)[1]
+    ranks = np.unique(strata_of(pool.frame[table.target], table.horizons), return_inverse=True)[1]
     return np.split(ranks, pool.first[1:-1])
 
 
@@ -219,13 +224,13 @@ def prepare_sites(
         pieces = [(site.name, site.prepare(preparation, f"site {site.name}, {origin}")) for site in sites]
         return assemble(pieces, task, features)
     outcome = pool.frame[sites[0].target]
-    y = encode_labels(outcome, task.classes) if task.classes else as_numbers(outcome)
+    y = encode_labels(outcome, sites[0].schema.labels) if task.classes else as_numbers(outcome)
     rows = np.concatenate([begin + site.order for begin, site in zip(pool.first, sites, strict=False)])
     counts = np.array([[len(part) for part in site.parts] for site in sites], np.int64)
     return Federation(
         sites=tuple(site.name for site in sites),
         x=x[rows],
-        y=np.ascontiguousarray(y[rows], np.float32 if task.regression else np.int32),
+        y=np.ascontiguousarray(y[rows], task.label_type),
         first=np.cumsum(counts.sum(axis=1)) - counts.sum(axis=1),
         counts=counts,
         task=task,
@@ -276,7 +281,7 @@ def settle_targets(table: Table) -> Table:
         return table
     known = {name: known_rows(frame, table.target) for name, frame in table.sites.items()}
     labels = {label for frame in known.values() for label in as_text(frame[table.target])} if table.positive else set()
-    if table.positive is None or len(labels) <= 2:
+    if table.positive is None or len(labels) <= 2 or table.horizons:
         return replace(table, sites=known)
     asked = {
         name: frame.assign(**{table.target: one_against_the_rest(frame[table.target], table.positive)})
@@ -296,7 +301,7 @@ def remark_on_blank_rows(table: Table) -> list[str]:
 def apply_schema(table: Table, schema: Schema, pool: PooledRows | None, *, private: bool, blank: float = 0.0) -> Table:
     """Every site with the same columns, task and positive label as they will be used."""
     positive = table.positive
-    if positive is None and len(schema.classes) == 2:
+    if positive is None and schema.task == "classification" and len(schema.classes) == 2:
         positive = schema.classes[-1]
     settled = pool is not None and not private and is_settled(pool, table, schema)
     sites = (
@@ -317,7 +322,7 @@ def is_settled(pool: PooledRows, table: Table, schema: Schema) -> bool:
     if list(pool.frame.columns) != columns or outcome.isna().any():
         return False
     rest = table.positive is not None and schema.classes == against_the_rest(table.positive)
-    return not rest and (not schema.classes or set(as_codes(outcome)[1].astype(str)) <= set(schema.classes))
+    return not rest and (not schema.classes or set(as_codes(outcome)[1].astype(str)) <= set(schema.labels))
 
 
 def split_table(table: Table, partition: Partition, seed: int) -> Table:

@@ -3,7 +3,7 @@
 Each site describes its table on a card (column names and kinds, counts, labels of the outcome, no row); the server
 compares the cards. The task is told from the target: text, true/false, or at most 20 different whole numbers are
 classes, anything else is a quantity. Where the study names a positive label among more than two, the question is this
-label against the rest.
+label against the rest. A target of images is a mask: the task is a segmentation.
 """
 
 import json
@@ -13,6 +13,7 @@ from typing import Literal
 
 from wardround.core.errors import Refusal
 from wardround.data.assembly import names_alike, recode_alike
+from wardround.data.survival.intervals import interval_names, label_names, open_names
 from wardround.data.table import Kind, Table
 from wardround.queries.cards import MOST_CLASSES, MOST_TOLD, Card
 from wardround.queries.columns import list_some, picture_shape, suggest_name
@@ -35,6 +36,17 @@ class Schema:
     task: Kind
     classes: tuple[str, ...]
     notes: tuple[str, ...]
+    horizons: tuple[float, ...] = ()
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """All that the outcome may be: of survival also what is known of censored patients."""
+        return label_names(self.horizons) if self.horizons else self.classes
+
+    @property
+    def unknown(self) -> str:
+        """The outcome that a blank row is given: the first class, or of survival that nothing is known."""
+        return open_names(self.horizons)[0] if self.horizons else self.classes[0]
 
 
 def agree(
@@ -67,6 +79,8 @@ def agree(
         if column != table.target and column not in table.aside
     }
     refuse_images(told, features, table)
+    if task == "segmentation":
+        refuse_unlike_masks(features, kinds, table)
     for column, kind in features.items():
         if kind in ("date", "mixed"):
             held = "dates or times" if kind == "date" else "a mixture of text and numbers"
@@ -78,7 +92,7 @@ def agree(
                 remedy=f"say in [data.cleaning] {dates if kind == 'date' else figures}, name it in categories, or drop"
                 " it",
             )
-    return Schema(features, task, classes, remarks(told, kinds, task, table, classes))
+    return Schema(features, task, classes, remarks(told, kinds, task, table, classes), table.horizons)
 
 
 def refuse_images(told: Sequence[Card], features: Mapping[str, str], table: Table) -> None:
@@ -193,7 +207,11 @@ def common_task(told: Sequence[Card], kind: str, table: Table) -> tuple[Kind, tu
             where=where,
             remedy=f'recode its values in [data.cleaning], or say there kinds = {{{table.target} = "text"}}',
         )
+    if table.task == "segmentation" or kind.startswith("image"):
+        return segmentation_task(told, kind, table, where)
     labels = {label for card in told for label in card.labels}
+    if table.horizons:
+        return "survival", interval_names(table.horizons)
     if table.is_unlabelled:
         return "classification", classes_voted_for(labels, table, where)
     distinct = max(len(labels), *(card.distinct for card in told), 0)
@@ -231,6 +249,54 @@ def common_task(told: Sequence[Card], kind: str, table: Table) -> tuple[Kind, tu
     if table.positive is not None and len(classes) > 2:
         return "classification", against_the_rest(table.positive)
     return "classification", classes
+
+
+def segmentation_task(told: Sequence[Card], kind: str, table: Table, where: str) -> tuple[Kind, tuple[str, ...]]:
+    """The target is a mask as large as its image; whatever else it may be called."""
+    if table.task not in (None, "segmentation"):
+        raise Refusal(
+            f"the target is a mask, which no {table.task} predicts",
+            where=where,
+            remedy='set task = "segmentation", or name a column of the labels as the target',
+        )
+    if table.positive is not None or table.is_unlabelled:
+        raise Refusal(
+            "a mask has no labels to name or to vote for",
+            where=where,
+            remedy="remove positive and the labeling functions from [data]",
+        )
+    if kind == "image mixed":
+        raise Refusal(
+            "the masks are of different sizes",
+            where=f"{list_some(sizes_at(told, table.target))}; {table.origin}",
+            remedy="bring images and masks to one: size = [height, width] in [data]",
+        )
+    if picture_shape(kind) is None:
+        raise Refusal(
+            "a segmentation learns from masks, and the target holds none",
+            where=where,
+            remedy='name their folder: masks = "..." with target = "mask" and source = "images" in [data]',
+        )
+    return "segmentation", ()
+
+
+def refuse_unlike_masks(features: Mapping[str, str], kinds: Mapping[str, str], table: Table) -> None:
+    """Refuse masks that are not as large as the images; within a site each was compared with its own."""
+    shapes = [picture_shape(kind) for kind in features.values()]
+    mask = picture_shape(kinds[table.target])
+    if not shapes or shapes[0] is None:
+        raise Refusal(
+            "a segmentation needs images, and there is no column of them",
+            where=table.origin,
+            remedy='read them with source = "images" in [data]',
+        )
+    if mask is None or mask != (*shapes[0][:2], 1):
+        found = "x".join(map(str, mask or ()))
+        raise Refusal(
+            f"the masks have the shape {found}, the images {'x'.join(map(str, shapes[0]))}",
+            where=f"target {table.target!r}, {table.origin}",
+            remedy="give every image a mask of its own height and width, with one channel",
+        )
 
 
 def classes_voted_for(labels: Iterable[str], table: Table, where: str) -> tuple[str, ...]:
@@ -283,7 +349,7 @@ def remarks(
     rest = sorted({label for card in told for label in card.labels} - {*classes})
     if table.positive is not None and len(rest) > 1:
         notes.append(question_note(target, table.positive, rest))
-    if table.positive is None and len(classes) == 2 and not is_plainly_positive(*classes):
+    if table.positive is None and task == "classification" and len(classes) == 2 and not is_plainly_positive(*classes):
         first, last = classes
         notes.append(
             f"The study does not say which outcome is looked for: risks are those of {target} = {last}. If it is"

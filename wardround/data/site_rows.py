@@ -11,9 +11,10 @@ import numpy as np
 import pandas as pd
 
 from wardround.core.contracts import Site
-from wardround.data.preparation import Preparation
+from wardround.data.preparation import ImageColumn, Preparation
 from wardround.data.row_split import split
 from wardround.data.schema import Schema, against_the_rest
+from wardround.data.survival.intervals import interval_names
 from wardround.data.table import Table
 from wardround.queries.columns import as_codes, as_numbers, as_text, kind_of
 
@@ -29,6 +30,12 @@ class SiteRows:
     parts: tuple[Rows, Rows, Rows]
     schema: Schema
     target: str
+    time: str = ""
+    """The column that tells how long a patient was followed up, where the task is survival."""
+
+    def times(self, rows: Rows) -> Rows | None:
+        """Of these rows of the frame."""
+        return as_numbers(self.frame[self.time])[rows] if self.time else None
 
     @property
     def training(self) -> Site:
@@ -45,11 +52,20 @@ class SiteRows:
         outcome = self.frame[self.target]
         if preparation.image is not None:  # part by part: all of them at once might not fit into the memory
             images = [preparation.apply(self.frame.iloc[part], where=where) for part in self.parts]
-            y = encode_labels(outcome, self.schema.classes) if self.schema.classes else as_numbers(outcome)
+            if self.schema.task == "segmentation":
+                masks = [stacked_masks(outcome.iloc[part], preparation.image, where) for part in self.parts]
+                return list(zip(images, masks, strict=True))
+            y = encode_labels(outcome, self.schema.labels) if self.schema.classes else as_numbers(outcome)
             return [(x, y[part]) for x, part in zip(images, self.parts, strict=True)]
         x = preparation.apply(self.frame, where=where)
-        y = encode_labels(outcome, self.schema.classes) if self.schema.classes else as_numbers(outcome)
+        y = encode_labels(outcome, self.schema.labels) if self.schema.classes else as_numbers(outcome)
         return [(x[part], y[part]) for part in self.parts]
+
+
+def stacked_masks(outcome: "pd.Series[Any]", image: ImageColumn, where: str) -> Rows:
+    """The masks of some rows, (rows, height, width): 1 where there is anything, 0 elsewhere."""
+    drawn = ImageColumn(str(outcome.name), (*image.shape[:2], 1)).apply(outcome.to_frame(), where)
+    return np.asarray(drawn[..., 0] > 0).astype(np.uint8)
 
 
 def split_site_rows(
@@ -74,7 +90,7 @@ def split_site_rows(
     known = np.flatnonzero(frame[table.target].notna()) if table.is_unlabelled else np.arange(len(frame))
     patients = as_text(frame[by]).astype(str) if by else None
     if strata is None and schema.classes and stratify:
-        strata = as_text(frame[table.target]).astype(str)
+        strata = strata_of(frame[table.target], schema.horizons)
     parts = split(
         len(known),
         seed=seed,
@@ -91,7 +107,13 @@ def split_site_rows(
         if patients is not None:
             rest = rest[~np.isin(patients[rest], patients[np.concatenate([validation, test])])]
         parts = (np.sort(np.concatenate([train, rest])), validation, test)
-    return SiteRows(name, frame, parts, schema, table.target)
+    return SiteRows(name, frame, parts, schema, table.target, table.time)
+
+
+def strata_of(outcome: "pd.Series[Any]", horizons: tuple[float, ...] = ()) -> Rows:
+    """By what rows are split alike: the class, or of survival whether the event came by the last horizon."""
+    labels = as_text(outcome).astype(str)
+    return np.isin(labels, interval_names(horizons)[:-1]) if horizons else labels
 
 
 def frame_for_schema(
@@ -119,14 +141,14 @@ def frame_for_schema(
     elif not settled and schema.classes:
         # A label too rare to be told at any site is none of the classes.
         codes, labels = as_codes(rows[table.target])
-        agreed = np.isin(labels.astype(str), schema.classes)[codes]
+        agreed = np.isin(labels.astype(str), schema.labels)[codes]
         if private and not agreed.all():
             rows = rows.copy(deep=False)
-            rows[table.target] = np.where(agreed, labels[codes], schema.classes[0]).astype(object)
+            rows[table.target] = np.where(agreed, labels[codes], schema.unknown).astype(object)
         elif not agreed.all():
             rows = rows[agreed].reset_index(drop=True)
     rows = rows.reindex(columns=columns)
-    for name in (name for name, kind in schema.kinds.items() if private and kind != "text"):
+    for name in (name for name, kind in schema.kinds.items() if private and kind in ("number", "empty")):
         rows[name] = finite_or_missing(rows[name])
     return rows
 
@@ -167,8 +189,10 @@ def blank_rows(frame: pd.DataFrame, target: str, schema: Schema, blank: float) -
         if name in rows:
             rows[name] = rows[name].astype(object).where(known) if rows[name].dtype == bool else rows[name].where(known)
     outcome = rows[target]
+    if schema.task == "segmentation":  # an unknown mask is an empty one, of an image that is black
+        return rows
     if schema.classes:
-        rows[target] = np.where(known, as_text(outcome), schema.classes[0]).astype(object)
+        rows[target] = np.where(known, as_text(outcome), schema.unknown).astype(object)
     else:
         rows[target] = np.where(known, as_numbers(outcome), blank)
     return rows

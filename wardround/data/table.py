@@ -37,6 +37,10 @@ class Table:
     distinct: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    horizons: tuple[float, ...] = ()
+    """Of survival: the times up to which the event is predicted;"""
+    time: str = ""
+    """and the column, set aside, that tells how long a patient was followed up."""
     read: Mapping[str, int] = field(default_factory=dict)
     """Rows of each site before cleaning left some out; empty where nothing was cleaned."""
 

@@ -84,6 +84,8 @@ class CoordinatorSettings(SettingsFile):
     """Names and addresses under which sites reach it; they stand in its certificate."""
     organisation: str = ""
     """Who runs it, where that is not the consortium itself: a second server must be run by somebody else."""
+    studies_at_once: Annotated[int, Field(ge=1, le=16)] = 2
+    """Studies that are conducted side by side; one that waits for sites which are away does not count."""
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,10 @@ import jax
 import numpy as np
 
 from wardround.core import trees
-from wardround.core.contracts import Algorithm, Array, Message, Params, Progress, Scores, Shard, Tree, intensities
+from wardround.core.contracts import Algorithm, Array, Message, Params, Progress, Scores, Shard, Task, Tree, intensities
 from wardround.core.federation import Federation
-from wardround.core.quality import Quality, row_figures
+from wardround.core.overlap import overlap_of, truth_of
+from wardround.core.quality import Quality, has_classes, row_figures
 from wardround.engine.layout import Seating, Shape, assign_seats, capacity_for, power_of_two, templates
 from wardround.engine.program import Data, map_lanes, round_key
 from wardround.engine.shared_programs import representative
@@ -20,6 +21,8 @@ CHUNK = 256
 IMAGES = 32
 """and rows of more dimensions: keeps the patches of a convolution small."""
 ROWS_AT_ONCE = 1 << 16
+NUMBERS_AT_ONCE = 1 << 28
+"""Pixels of the images that are predicted in one go, so that a folder of large ones does not fill the memory."""
 SITES_AT_ONCE = 512
 LANES = 8
 MODEL_BYTES = 256_000_000
@@ -63,6 +66,40 @@ def prediction_program(predict: Callable[[Any, Array], Array]) -> Callable[..., 
     return program
 
 
+@lru_cache(maxsize=64)
+def overlap_program(predict: Callable[[Any, Array], Array]) -> Callable[..., Array]:
+    """The same for images and their masks, of which nothing but counts is kept (see `core.overlap`)."""
+
+    @jax.jit
+    def program(params: Tree, which: Array, blocks: Array, masks: Array) -> Array:
+        def one(block: tuple[Array, Array, Array]) -> Array:
+            place, x, drawn = block
+            found: Array = overlap_of(predict(jax.tree.map(lambda table: table[place], params), intensities(x)), drawn)
+            return found
+
+        return jax.lax.map(one, (which, blocks, masks))
+
+    return program
+
+
+def score_rows(
+    algorithm: Algorithm,
+    params: Params,
+    x: Any,
+    y: np.ndarray[Any, Any],
+    task: Task,
+    times: np.ndarray[Any, Any] | None = None,
+) -> Scores:
+    """One model's predictions for the rows of one site, as they are judged; of survival with times of follow-up."""
+    first = np.array([0, len(y)])
+    if not task.segmentation:
+        return Scores(predict_rows(algorithm, params, x), y, first, times)
+    alone = jax.tree.map(lambda array: np.asarray(array)[None], params)
+    models = SiteModels(alone, np.zeros(1, np.int32))
+    found = predict_pieces(algorithm.predict, models, x, np.zeros(1, np.int64), np.array([len(x)]), masks=y)
+    return Scores(found, truth_of(y), first)
+
+
 def predict_rows(algorithm: Algorithm, params: Params, x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Predictions of one model for rows."""
     alone = jax.tree.map(lambda array: np.asarray(array)[None], params)
@@ -76,11 +113,16 @@ def predict_pieces(
     x: np.ndarray[Any, Any],
     first: np.ndarray[Any, Any],
     count: np.ndarray[Any, Any],
+    masks: np.ndarray[Any, Any] | None = None,
 ) -> np.ndarray[Any, Any]:
-    """Predictions for pieces of the rows, a site's each and by its model; `x` may be on disk."""
+    """Predictions for pieces of the rows, a site's each and by its model; `x` may be on disk.
+
+    With `masks`, one for every row of `x`, how the predictions overlap with them, and no picture.
+    """
     if not count.sum():  # of nobody, in the shape of what is predicted of anybody
         anybody, one = np.zeros((1, *x.shape[1:]), x.dtype), np.eye(1, len(count), dtype=np.int64)[0]
-        return predict_pieces(predict, models, anybody, np.zeros_like(one), one)[:0]
+        blank = None if masks is None else np.zeros((1, *masks.shape[1:]), masks.dtype)
+        return predict_pieces(predict, models, anybody, np.zeros_like(one), one, blank)[:0]
     size = CHUNK if x.ndim == 2 else IMAGES
     blocks = -(-count // size)
     which = np.repeat(np.asarray(models.which, np.int32), blocks)
@@ -88,13 +130,15 @@ def predict_pieces(
     place = row_numbers((np.cumsum(blocks) - blocks) * size, count)
     row = np.zeros(int(blocks.sum()) * size, np.int64)
     row[place] = row_numbers(first, count)
-    program, results, most = prediction_program(predict), [], max(1, ROWS_AT_ONCE // size)
+    program = prediction_program(predict) if masks is None else overlap_program(predict)
+    results, most = [], max(1, min(ROWS_AT_ONCE, NUMBERS_AT_ONCE // int(np.prod(x.shape[1:]))) // size)
     for begin in range(0, len(which), most):
         some = slice(begin, min(begin + most, len(which)))
         here, wanted = which[some], row[some.start * size : some.stop * size]
         many = power_of_two(len(here))
-        rows = np.asarray(x[np.resize(wanted, many * size)]).reshape(many, size, *x.shape[1:])
-        found = np.asarray(program(models.params, np.resize(here, many), rows))
+        taken = np.resize(wanted, many * size)
+        given = [np.asarray(one[taken]).reshape(many, size, *one.shape[1:]) for one in (x, masks) if one is not None]
+        found = np.asarray(program(models.params, np.resize(here, many), *given))
         results.append(found[: len(here)].reshape(-1, *found.shape[2:]))
     return np.concatenate(results)[place]
 
@@ -145,19 +189,22 @@ def scores(
     first, count = first[sites], count[sites]
     rows = row_numbers(first, count)
     edges = np.concatenate([[0], np.cumsum(count)])
+    task = federation.task
     if len(rows) == 0:
-        return Scores(
-            np.zeros((0, *(() if federation.task.regression else (len(federation.task.classes),)))),
-            federation.y[:0],
-            edges,
-        )
+        columns = {"regression": (), "segmentation": (3,)}.get(task.kind, (len(task.classes),))
+        truth = truth_of(federation.y[:0]) if task.segmentation else federation.y[:0]
+        return Scores(np.zeros((0, *columns)), truth, edges, None if federation.times is None else federation.times[:0])
     fitted = site_models(algorithm, progress, federation, sites, seed=seed)
     if personal is not None:
         fitted = iter([(slice(None), SiteModels(personal, np.arange(len(sites))))])
+    masks = federation.y if task.segmentation else None
     predicted = [
-        predict_pieces(algorithm.predict, models, federation.x, first[here], count[here]) for here, models in fitted
+        predict_pieces(algorithm.predict, models, federation.x, first[here], count[here], masks)
+        for here, models in fitted
     ]
-    return Scores(np.concatenate(predicted), np.asarray(federation.y[rows]), edges)
+    actual = np.asarray(federation.y[rows])
+    times = None if federation.times is None else federation.times[rows]
+    return Scores(np.concatenate(predicted), truth_of(actual) if task.segmentation else actual, edges, times)
 
 
 def quality(scores: Scores, names: Sequence[str]) -> Quality:
@@ -167,12 +214,12 @@ def quality(scores: Scores, names: Sequence[str]) -> Quality:
     loss, right = row_figures(scores.predicted, scores.actual)
     sums, hits = (np.bincount(site, weights=one, minlength=len(rows)) for one in (loss, right))
     there = np.flatnonzero(rows)
-    regression = scores.predicted.ndim == 1
+    has_right = has_classes(scores.predicted, scores.actual) and scores.times is None
     return Quality(
         tuple(names[int(index)] for index in there),
         sums[there],
         rows[there].astype(np.int64),
-        None if regression else hits[there].astype(np.int64),
+        hits[there].astype(np.int64) if has_right else None,
     )
 
 

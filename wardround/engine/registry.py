@@ -36,7 +36,8 @@ ROOMS: Mapping[str, str] = {
 }
 INNER_ROOMS: Mapping[str, tuple[str, ...]] = {
     "algorithm": ("baselines", "images"),
-    "dataset": ("leaf", "survival", "weak_supervision"),
+    "model": ("images",),
+    "dataset": ("images", "leaf", "survival", "weak_supervision"),
     "analysis": ("survival",),
 }
 """Rooms within a room, where a kind has more components than one folder should hold; names are the same everywhere."""
@@ -104,7 +105,8 @@ def make_from(recipe: Recipe) -> Any:
     """Make what a recipe tells, from installed components only; the same recipe gives the same thing."""
     if recipe.kind == "task":
         words = dict(recipe.settings)
-        return Task(tuple(words["shape"]), tuple(words["classes"]), words["target"])
+        said = (tuple(words["shape"]), tuple(words["classes"]), words["target"], tuple(words.get("horizons", ())))
+        return Task(*said, segmentation=words.get("segmentation") is True)
     parts = [make_from(part) for part in recipe.parts]
     return find(recipe.kind, recipe.name).build(*parts, **dict(recipe.settings))
 
@@ -157,7 +159,7 @@ def own_components(kind: str) -> Mapping[str, Component]:
 def names(kind: str) -> tuple[str, ...]:
     """Every name of a kind, ours and those that other packages announce; nothing of theirs is imported."""
     theirs = {one.name for one in announcements() if one.kind == kind and not one.fault and not is_taken(one)}
-    lent = {name for of, name in _lent if of == kind}
+    lent = {name for of, name in tuple(_lent) if of == kind}  # what nobody holds goes while we look
     return tuple(sorted({*own_components(kind), *theirs, *lent}))
 
 

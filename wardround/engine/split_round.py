@@ -58,8 +58,8 @@ class OwnRows(NamedTuple):
 
 def row_of(task: Task) -> tuple[Any, Any]:
     """The shapes of a single row's x and y."""
-    label = np.float32 if task.regression else np.int32
-    return jax.ShapeDtypeStruct(task.shape, np.float32), jax.ShapeDtypeStruct((), label)
+    label = jax.ShapeDtypeStruct(task.label_shape, task.label_type)
+    return jax.ShapeDtypeStruct(task.shape, np.float32), label
 
 
 # ---- the site's half ----

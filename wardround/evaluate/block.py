@@ -108,7 +108,7 @@ def pooled_block(
         name: _to_json(measured.measure(name, 0), reach.sites[name][0] if reach else None) for name in measured.metrics
     }
     rows = measured.rows
-    if not len(rows.actual) or rows.nonfinite_counts.any() or len(task.classes) > 2:
+    if not len(rows.actual) or rows.nonfinite_counts.any() or not (task.regression or task.binary):
         return block
     if task.regression:
         fitted = fit_values(rows.predicted, rows.actual, level)

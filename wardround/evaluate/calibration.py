@@ -30,7 +30,7 @@ class Bins(NamedTuple):
 
 def claims(rows: Rows) -> tuple[Numbers, Numbers]:
     """What was claimed for each patient (a probability), and whether it came true (0 or 1)."""
-    if len(rows.task.classes) == 2:
+    if rows.task.binary:
         return rows.probabilities[:, rows.positive], rows.truth[:, rows.positive]
     return rows.probabilities.max(axis=1, initial=0.0), (rows.truth * rows.predicted_classes).sum(axis=1)
 
@@ -71,6 +71,11 @@ def reliability_curve(scores: Scores, task: Task, *, positive: int = 1, level: f
     Bins between quantiles of the predictions, as scikit-learn's `calibration_curve` makes them, with Wilson intervals;
     for a quantity the observed mean, with an interval after Student.
     """
+    if task.survival:
+        # Imported here: it measures with the metrics, which measure calibration.
+        from wardround.evaluate.survival.horizons import calibration_points
+
+        return calibration_points(scores, task)
     whole = Scores(scores.predicted, scores.actual, np.array([0, len(scores.actual)]))
     rows = rows_of(whole, task, positive=positive)
     if not len(rows.actual) or rows.nonfinite_counts.any():

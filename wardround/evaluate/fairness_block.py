@@ -43,12 +43,16 @@ def _only_positive(rows: Rows, group: int) -> str:
     return f"nobody without {rows.task.classes[rows.positive]!r} among {rows.patients(group)}"
 
 
+FEW_FIGURES = {"regression": ("rmse", "mae"), "survival": None, "segmentation": ("dice", "iou")}
+"""What is told of a group where there are no classes; all figures where none are named."""
+
+
 def group_metrics(task: Task, main: str | None = None) -> dict[str, Metric]:
     """What is told of a group: the usual figures, the study's own, and of two classes how often each is decided."""
     further = metrics_for(task, [main] if main else [])
-    if task.regression:
-        return metrics_for(task, ("rmse", "mae")) | further
-    if len(task.classes) != 2:
+    if task.kind in FEW_FIGURES:
+        return metrics_for(task, FEW_FIGURES[task.kind]) | further
+    if not task.binary:
         return metrics_for(task, ("accuracy", "f1", "roc_auc")) | further
     return (
         metrics_for(task, FIGURES)
@@ -98,7 +102,7 @@ def fairness_block(
     """
     rows = rows_of(scores, task, positive=positive, part=part)
     block: Report = {"smallest": smallest, "columns": {}}
-    if len(task.classes) == 2:
+    if task.binary:
         block["generalized_entropy_index"] = _index(rows, resamples, level, seed)
     for column, values in add_crossings(columns).items():
         if len(values) != len(rows.actual):
@@ -124,7 +128,8 @@ def _column(
     code = np.array([place.get(str(value), -1) for value in values], np.int64)
     order = np.argsort(code, kind="stable")[int((code < 0).sum()) :]
     first = np.concatenate([[0], np.cumsum(np.bincount(code[code >= 0], minlength=len(names)))])
-    grouped = Rows(rows.predicted[order], rows.actual[order], first, rows.task, rows.positive, rows.part)
+    times = None if rows.times is None else rows.times[order]
+    grouped = Rows(rows.predicted[order], rows.actual[order], first, rows.task, rows.positive, rows.part, times=times)
     measured = SiteMeasures(grouped, metrics, {name: compute_metric(grouped, one)[0] for name, one in metrics.items()})
     reach = bootstrap_intervals(measured, resamples=resamples, level=level, seed=seed) if resamples and names else None
     few = _too_few(grouped, smallest)
@@ -138,12 +143,14 @@ def _column(
                 ends = reach.sites[metric][index] if reach else None
                 groups[name][metric] = _to_json(*measured.measure(metric, index), ends)
     block: Report = {"groups": groups, "withheld": sorted(small)}
-    return block if rows.task.regression else block | _between(grouped, names, smallest, resamples, level, seed)
+    return block if not rows.task.classification else block | _between(grouped, names, smallest, resamples, level, seed)
 
 
 def _too_few(rows: Rows, smallest: int) -> dict[tuple[str, int], str]:
     """Figures that rest on fewer patients than may be told of, though the group has enough; with the reason."""
-    if len(rows.task.classes) != 2:
+    if rows.task.survival:
+        return _few_events(rows, smallest)
+    if not rows.task.binary:
         return {}
     truth, decided, label = (
         rows.truth[:, rows.positive],
@@ -162,6 +169,16 @@ def _too_few(rows: Rows, smallest: int) -> dict[tuple[str, int], str]:
         # Of none at all the metric itself says so.
         for group in np.flatnonzero((amounts > 0) & (amounts < smallest))
         for metric in metrics
+    }
+
+
+def _few_events(rows: Rows, smallest: int) -> dict[tuple[str, int], str]:
+    """The same of survival: all but the loss rest on those who had the event."""
+    events = rows.sums(None, rows.follow_up[1][:, None])[0, :, 0]
+    return {
+        (metric, int(group)): f"fewer than {smallest} events among {rows.patients(int(group))}"
+        for group in np.flatnonzero(events < smallest)
+        for metric in ("c_index", "integrated_brier", "horizon_gap")
     }
 
 

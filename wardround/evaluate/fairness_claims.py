@@ -5,7 +5,8 @@ repeat, for every way to deal the rows out and every privacy level; levels share
 least-squares slope over the levels of one repeat, from none to the strictest; slopes and differences are tested over
 repeats with the corrected t interval of Nadeau & Bengio 2003, each by its own interval. A claim is
 borne out where at least half of its tests speak for it and none against it, contradicted where it is the other way
-round; else these data cannot tell. A claim about two measures needs this of each of them.
+round; else these data cannot tell. A claim about two measures needs this of each of them. That a difference is
+negligible is shown where its whole interval is (a test of equivalence), not where no difference was shown.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -23,6 +24,8 @@ Verdict = Literal["borne out", "contradicted", "cannot be told from these data"]
 OF_PRIVACY = ("without privacy", "at the strictest level")
 EVEN = "iid"
 INDEX, LEFT_OVER = "generalized_entropy_index", "overfitting"
+NEGLIGIBLE = 0.02
+"""A change of a share of patients, such as precision, that is taken for none: two in a hundred."""
 SPREADS = ("equal_opportunity_gap", "equal_odds_gap")
 
 
@@ -60,7 +63,7 @@ class Arms(NamedTuple):
 
 
 class Trial(NamedTuple):
-    """One measure in one setting: what was expected to be more than 0, and what it is."""
+    """One measure in one setting: what was expected to be more than 0, or within bounds, and what it is."""
 
     what: str
     partition: str
@@ -68,9 +71,19 @@ class Trial(NamedTuple):
     before: float | None = None
     """The means of what is held against each other, as the claim's `ends` name them."""
     after: float | None = None
+    within: float | None = None
+    """Where it was expected to be no further from 0 than this: for it where its whole interval is, against it where no
+    part of the interval is."""
 
     @property
     def standing(self) -> Standing:
+        low, high = self.found.low, self.found.high
+        if self.within is not None:
+            if low is None or high is None:
+                return "open"
+            if -self.within < low and high < self.within:
+                return "for"
+            return "against" if low > self.within or high < -self.within else "open"
         return {"better": "for", "worse": "against"}.get(self.found.verdict, "open")  # type: ignore[return-value]
 
 
@@ -161,7 +174,10 @@ def judge_claims(arms: Arms, *, test_share: Momentum = 0.0) -> list[Claim]:
             index: paired_values(draft.values, [0.0] * len(draft.values), higher_is_better=True, test_share=test_share)
             for index, draft in enumerate(found.drafts)
         }
-        tests = [Trial(one.what, one.partition, tested[index], *one.ends) for index, one in enumerate(found.drafts)]
+        tests = [
+            Trial(one.what, one.partition, tested[index], *one.ends, one.within)
+            for index, one in enumerate(found.drafts)
+        ]
         claims.append(Claim(found.words, found.tested, tuple(tests), found.ends, found.every))
     return claims
 
@@ -170,12 +186,16 @@ Ends = tuple[float | None, float | None]
 
 
 class Draft(NamedTuple):
-    """A test to be made: of which measure, in which partition, the values expected above 0, and what is shown of it."""
+    """A test to be made: of which measure, in which partition, the values expected above 0, and what is shown of it.
+
+    `within` is said where the values are expected to be negligible instead.
+    """
 
     what: str
     partition: str
     values: list[float | None]
     ends: Ends
+    within: float | None = None
 
 
 class SubClaim(NamedTuple):
@@ -312,19 +332,12 @@ def _worse(arms: Arms) -> SubClaim:
 
 def _recall(arms: Arms) -> SubClaim:
     falls = _over(arms, ["recall"], lambda partition, name: negate(arms.slopes(partition, name)))
-    more = [
-        Draft(
-            "precision",
-            partition,
-            subtract(arms.change(partition, "precision"), arms.change(partition, "recall")),
-            (arms.mean(partition, 0, "precision"), arms.mean(partition, -1, "precision")),
-        )
-        for partition in arms.figures
-    ]
+    small = [one._replace(within=NEGLIGIBLE) for one in _over(arms, ["precision"], arms.change)]
     return SubClaim(
         "Recall drops significantly, while the difference in precision is negligible.",
-        "Recall falls from level to level; and from none to the strictest level precision drops less than recall does.",
-        [*falls, *more],
+        "Recall falls from level to level; and from none to the strictest level precision changes by less than "
+        f"{NEGLIGIBLE:g} (its whole interval).",
+        [*falls, *small],
         every=True,
     )
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from wardround.core.overlap import LOSS, dice_of, union_share_of
 from wardround.core.quality import row_losses
 from wardround.evaluate.ranking import placements
 from wardround.evaluate.rows import Numbers, Rows
@@ -160,4 +161,7 @@ CLOSED: Mapping[str, Callable[[Rows], Numbers]] = {
     "rmse": _rmse,
     "mae": lambda rows: _of_mean(rows, np.abs(rows.probabilities - rows.actual)),
     "r2": _r2,
+    "dice": lambda rows: _of_mean(rows, dice_of(rows.probabilities, rows.actual)),
+    "iou": lambda rows: _of_mean(rows, union_share_of(rows.probabilities, rows.actual)),
+    "pixel_log_loss": lambda rows: _of_mean(rows, rows.probabilities[:, LOSS]),
 }

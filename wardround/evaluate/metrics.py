@@ -15,13 +15,24 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wardround.core.contracts import Scores, Task
+from wardround.core.contracts import Scores, Task, TaskKind
 from wardround.core.errors import Refusal
 from wardround.core.quality import row_losses
 from wardround.engine import registry
 from wardround.evaluate.calibration import calibration
+from wardround.evaluate.images.overlap_metrics import (
+    dice,
+    iou,
+    mean_of,
+    no_structure,
+    nothing_found,
+    pixel_log_loss,
+    pixel_precision,
+    pixel_recall,
+)
 from wardround.evaluate.ranking import macro, pr_auc, roc_auc
 from wardround.evaluate.rows import Numbers, Rows, rows_of
+from wardround.evaluate.survival import measures as survival
 
 
 class MeasuredValue(NamedTuple):
@@ -40,11 +51,15 @@ class Metric(NamedTuple):
     higher_is_better: bool = True
     regression: bool = False
     """Whether it judges predicted values and not predicted classes."""
+    segmentation: bool = False
+    """Whether it judges images and their masks."""
+
+    @property
+    def kind(self) -> TaskKind:
+        return "segmentation" if self.segmentation else "regression" if self.regression else "classification"
 
 
-def _mean(rows: Rows, weights: Numbers | None, column: Numbers) -> Numbers:
-    with np.errstate(invalid="ignore"):
-        return np.asarray(rows.sums(weights, column[:, None])[:, :, 0] / rows.counts)
+_mean = mean_of
 
 
 def _counts(rows: Rows, weights: Numbers | None, classes: Sequence[int]) -> tuple[Numbers, Numbers, Numbers]:
@@ -161,25 +176,49 @@ REGRESSION: Mapping[str, Metric] = {
     "mae": Metric(mae, _unreachable, "mean absolute error", False, True),
     "r2": Metric(r2, _no_spread, "share of the variance that is explained", True, True),
 }
-METRICS: Mapping[str, Metric] = {**CLASSIFICATION, **REGRESSION}
+SURVIVAL: Mapping[str, Metric] = {
+    "c_index": Metric(survival.c_index, survival.no_pair, "chance that who has the event sooner is ranked higher"),
+    "integrated_brier": Metric(
+        survival.integrated_brier, _unreachable, "squared error of predicted survival over the horizons", False
+    ),
+    "horizon_gap": Metric(
+        survival.horizon_gap, _unreachable, "gap between mean risk told and risk seen at the horizons", False
+    ),
+    "log_loss": CLASSIFICATION["log_loss"],
+}
+SEGMENTATION: Mapping[str, Metric] = {
+    "dice": Metric(dice, _unreachable, "overlap with the mask, image by image", segmentation=True),
+    "iou": Metric(iou, _unreachable, "intersection over union, image by image", segmentation=True),
+    "pixel_recall": Metric(pixel_recall, no_structure, "share of the mask that is found", segmentation=True),
+    "pixel_precision": Metric(pixel_precision, nothing_found, "share of finds that is right", segmentation=True),
+    "pixel_log_loss": Metric(pixel_log_loss, _unreachable, "surprise at a pixel", False, segmentation=True),
+}
+BY_KIND: Mapping[TaskKind, Mapping[str, Metric]] = {
+    "classification": CLASSIFICATION,
+    "regression": REGRESSION,
+    "survival": SURVIVAL,
+    "segmentation": SEGMENTATION,
+}
+"""The one place that says how each kind of task is measured."""
+METRICS: Mapping[str, Metric] = {name: metric for known in BY_KIND.values() for name, metric in known.items()}
 """Where the registry finds the kind "metric"; other packages can add to it."""
 
 
 def metrics_for(task: Task, names: Sequence[str] | None = None) -> dict[str, Metric]:
     """Our metrics of a task; or those that are named, which may come from other packages."""
-    known = REGRESSION if task.regression else CLASSIFICATION
+    known = BY_KIND[task.kind]
     return dict(known) if names is None else {name: named_metric(name, task) for name in names}
 
 
 def named_metric(name: str, task: Task) -> Metric:
-    known = REGRESSION if task.regression else CLASSIFICATION
+    known = BY_KIND[task.kind]
     if name in known:
         return known[name]
     if name not in METRICS and registry.package_of("metric", name) is not None:
         metric: Metric = registry.find("metric", name, where="[study] metric").build()
-        if metric.regression == task.regression:
+        if metric.kind == task.kind:
             return metric
-    kind = "a regression" if task.regression else "a classification"
+    kind = task.kind if task.survival else f"a {task.kind}"
     near = get_close_matches(name, known, n=1)
     hint = f"did you mean {near[0]!r}? " if near else ""
     raise Refusal(
@@ -187,6 +226,13 @@ def named_metric(name: str, task: Task) -> Metric:
         where=f"target {task.target}",
         remedy=f"{hint}choose among {', '.join(known)}",
     )
+
+
+def default_metric(task: Task) -> str:
+    """What is reported first where a study does not say."""
+    if task.kind == "classification":
+        return "roc_auc" if task.binary else "accuracy"
+    return {"regression": "rmse", "survival": "c_index", "segmentation": "dice"}[task.kind]
 
 
 def names_with(task: Task, main: str | None) -> list[str]:

@@ -69,6 +69,7 @@ def join_folds(repeats: Sequence[Predicted], numbers: Sequence[int] | None = Non
         np.concatenate([np.asarray(one.scores.predicted) for one in repeats])[order],
         np.concatenate([np.asarray(one.scores.actual) for one in repeats])[order],
         np.concatenate([[0], np.cumsum(counts)]),
+        None if repeats[0].scores.times is None else np.concatenate([one.scores.times for one in repeats])[order],
     )
     return OutOfFold(scores, patients[order], fold[order])
 

@@ -82,7 +82,7 @@ def closed_error(
         keys.append(np.stack([pair.one.site[used], pair.patients[used]], axis=1))
         moved.append(weight * share[used] * (one.values - other.values)[used])
         strata.append(one.stratum[used])
-        if metric == "roc_auc" and len(pair.one.task.classes) == 2:
+        if metric == "roc_auc" and pair.one.task.binary:
             twice += float(np.square(weight * figure.shares) @ pairs_counted_twice(pair.one, pair.other))
     _, first, patient = np.unique(np.concatenate(keys), axis=0, return_index=True, return_inverse=True)
     total = np.bincount(patient.ravel(), weights=np.concatenate(moved))

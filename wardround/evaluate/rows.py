@@ -55,6 +55,30 @@ class Rows:
     part: str = "test"
     fold: Numbers | None = None
     """Which model predicted each row, where patients were predicted by several, none of which had seen them."""
+    times: Numbers | None = None
+    """Of survival: how long each patient was followed up, where it is known exactly."""
+
+    @cached_property
+    def remembered(self) -> dict[Any, Any]:
+        """What a metric works out once for all resamples."""
+        return {}
+
+    @cached_property
+    def follow_up(self) -> tuple[Numbers, Numbers]:
+        """Of survival: time and event up to the last horizon.
+
+        Where exact times are not at hand, an event stands in the middle of its interval and a censoring at its
+        beginning.
+        """
+        horizons, labels = self.task.horizons, self.actual
+        ends, classes = np.asarray(horizons, np.float64), len(horizons) + 1
+        event = (labels < classes - 1).astype(np.float64)
+        if self.times is None:
+            place, begin = np.where(labels >= classes, labels - classes, labels), np.concatenate([[0.0], ends])
+            middle = np.append((begin[1:] + begin[:-1]) / 2, 0.0)[place]
+            return np.where(event > 0, middle, begin[place]), event
+        # Beyond the last horizon nobody has the event, and whoever was there was seen to be free of it.
+        return np.where(labels == classes - 1, np.maximum(self.times, ends[-1]), self.times), event
 
     @cached_property
     def counts(self) -> Numbers:
@@ -73,7 +97,7 @@ class Rows:
     def nonfinite_counts(self) -> Numbers:
         """Predictions of each site that are not finite numbers."""
         strange = ~np.isfinite(self.predicted)
-        bad = np.flatnonzero(strange) if self.task.regression else np.flatnonzero(strange.any(axis=1))
+        bad = np.flatnonzero(strange if strange.ndim == 1 else strange.any(axis=1))
         return np.bincount(self.site[bad], minlength=len(self.counts))
 
     @cached_property
@@ -85,7 +109,7 @@ class Rows:
     def scored_classes(self) -> tuple[int, ...]:
         """The classes that recall and its kin look at: the positive one of two, or each against the rest."""
         classes = len(self.task.classes)
-        return (self.positive,) if classes == 2 else tuple(range(classes))
+        return (self.positive,) if self.task.binary else tuple(range(classes))
 
     @cached_property
     def truth(self) -> Numbers:
@@ -158,19 +182,20 @@ def rows_of(scores: Scores, task: Task, *, positive: int = 1, part: str = "test"
     """
     predicted, actual = np.asarray(scores.predicted, np.float64), np.asarray(scores.actual)
     first = np.asarray(scores.first, np.int64)
-    shape = (len(actual),) if task.regression else (len(actual), len(task.classes))
-    if predicted.shape != shape or actual.shape != (len(actual),):
+    columns = {"regression": (), "segmentation": (3,)}.get(task.kind, (len(task.classes),))
+    shape, truth = (len(actual), *columns), (len(actual), *([2] if task.segmentation else []))
+    if predicted.shape != shape or actual.shape != truth:
         raise ValueError(f"predictions of shape {predicted.shape} for a task that asks for {shape}")
     if len(first) < 1 or first[0] != 0 or first[-1] != len(actual) or (np.diff(first) < 0).any():
         raise ValueError("the sites' first rows must rise from 0 to the number of rows")
-    if not task.regression:
-        if not 0 <= positive < len(task.classes) and len(task.classes) == 2:
+    if task.classes:
+        if not 0 <= positive < len(task.classes) and task.binary:
             raise Refusal(
                 f"the positive class has index {positive}, but there are two classes",
                 where=f"target {task.target}",
                 remedy=f"say 0 for {task.classes[0]!r} or 1 for {task.classes[1]!r}",
             )
-        strange = (actual < 0) | (actual >= len(task.classes)) | (actual != np.floor(actual))
+        strange = (actual < 0) | (actual >= len(task.classes) + len(task.horizons)) | (actual != np.floor(actual))
         if strange.any():
             raise Refusal(
                 f"{int(strange.sum())} rows have a class that the task does not know",
@@ -180,4 +205,5 @@ def rows_of(scores: Scores, task: Task, *, positive: int = 1, part: str = "test"
         actual = actual.astype(np.int64)
     else:
         actual = actual.astype(np.float64)
-    return Rows(predicted, actual, first, task, positive, part, fold)
+    times = None if scores.times is None else np.asarray(scores.times, np.float64)
+    return Rows(predicted, actual, first, task, positive, part, fold, times)

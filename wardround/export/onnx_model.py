@@ -71,16 +71,20 @@ def build_model(predictor: Predictor, model: "PlainModel | TreeModel") -> Any:
         graph = GraphParts(column.name for column in columns)
         inputs = [column_input(column) for column in columns]
         prepared = graph.add("Concat", *(prepare_column(graph, column) for column in columns), axis=1)
-    result = graph.name("value" if model.regression else "probabilities")
-    raw = result if found is None else graph.name("unadapted")
+    survival = task.kind == "survival"
+    result = graph.name("value" if model.regression else "risks" if survival else "probabilities")
+    raw = result if found is None and not survival else graph.name("unadapted")
     if isinstance(model, TreeModel):
         add_trees(graph, model, raw)
     else:
         add_model(graph, model, prepared, raw)
+    if survival:  # by a horizon: the chances of all intervals up to it, added up
+        upto = np.triu(np.ones((len(task.classes), len(task.classes) - 1), np.float32))
+        graph.add("MatMul", raw, graph.constant(upto), name=result)
     risk = raw if found is None else add_map(graph, raw, found, predictor.positive, result)
-    shape = rows if model.regression else [*rows, len(task.classes)]
+    shape = rows if model.regression else [*rows, len(task.classes) - survival]
     outputs = [helper.make_tensor_value_info(result, TensorProto.FLOAT, shape)]
-    if not model.regression:
+    if not model.regression and not survival:
         label = graph.name("label")
         outputs.append(helper.make_tensor_value_info(label, TensorProto.STRING, rows))
         if found is None and predictor.positive is not None:
@@ -119,6 +123,7 @@ def metadata(predictor: Predictor) -> dict[str, str]:
         "site": predictor.site or "",
         "target": facts.task.target,
         "classes": list(facts.task.classes),
+        **({"horizons": list(facts.task.horizons)} if facts.task.horizons else {}),
         "positive": facts.task.positive or "",
         "threshold": None if predictor.positive is None else predictor.threshold,
         "columns": [] if facts.preparation is None else describe_columns(predictor.preparation, facts.units),
@@ -140,11 +145,18 @@ def describe_columns(preparation: Preparation, units: dict[str, str]) -> list[di
 def compare_with_model(content: bytes, predictor: Predictor) -> None:
     if predictor.facts.preparation is None:
         x = np.random.default_rng(0).random((IMAGES_TRIED, *predictor.facts.shape), np.float32)
-        refuse_difference(run_onnx(content, {IMAGES: x})[0], predictor.predict_prepared(x), "ONNX file")
+        refuse_difference(
+            run_onnx(content, {IMAGES: x})[0], as_given(predictor, predictor.predict_prepared(x)), "ONNX file"
+        )
         return
     table = trial_table(predictor.preparation, ROWS)
     found = run_onnx(content, onnx_inputs(predictor.preparation, table))[0]
-    refuse_difference(found, predictor.predict(table), "ONNX file")
+    refuse_difference(found, as_given(predictor, predictor.predict(table)), "ONNX file")
+
+
+def as_given(predictor: Predictor, predicted: Rows) -> Rows:
+    """Predictions as the file gives them: of survival the risk by each horizon."""
+    return np.cumsum(predicted[:, :-1], axis=1) if predictor.facts.task.kind == "survival" else predicted
 
 
 def onnx_inputs(preparation: Preparation, frame: pd.DataFrame) -> dict[str, Rows]:

@@ -16,7 +16,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 
 from wardround.core.errors import Refusal
 from wardround.predict.patients import align_categories
-from wardround.predict.predictor import Predictor, Rows, load_predictor
+from wardround.predict.predictor import Predictor, Rows, load_predictor, refuse_survival
 from wardround.predict.table import outcome_columns
 from wardround.runs.model_file import read_facts, write_model
 
@@ -113,6 +113,7 @@ def sklearn_model(
 ) -> SavedClassifier | SavedRegressor:
     """The estimator for a model: of a run folder, or of a file."""
     found = SavedModel(model, site, method).predictor
+    refuse_survival(found, "an estimator of scikit-learn")
     _ = found.preparation  # refuses a model of arrays here and not later
     kind = SavedRegressor if found.facts.task.kind == "regression" else SavedClassifier
     made: SavedClassifier | SavedRegressor = kind(model, site, method)

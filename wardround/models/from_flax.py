@@ -1,4 +1,5 @@
-"""A model from any Flax module that maps rows to raw outputs: logits for a classification, one value for a regression.
+"""A model from any Flax module that maps rows to raw outputs: logits for a classification, one value for a regression,
+for a segmentation one log-odds a pixel, (rows, height, width).
 
 Needs a `flax.linen` module whose only variables are parameters (no batch norm: its running statistics would have to
 travel and be averaged too). Dropout works in either of Flax's ways: the module asks `self.has_rng("dropout")`, or its
@@ -36,9 +37,33 @@ def squared_error(outputs: Array, y: Array) -> Array:
     return jnp.square(outputs[:, 0] - y)
 
 
+def interval_entropy(outputs: Array, y: Array) -> Array:
+    """Cross entropy over intervals of time: a label of (intervals + k) says that the event comes in k or a later one.
+
+    Kvamme and Borgan, "Continuous and discrete-time survival prediction with neural networks", 2021: the likelihood of
+    a discrete time whose probabilities are a softmax.
+    """
+    classes = outputs.shape[-1]
+    own, censored = jnp.arange(classes), (y >= classes)[:, None]
+    first = y[:, None] - jnp.where(censored, classes, 0)
+    possible = (own == first) | ((own > first) & censored)
+    return -jax.nn.logsumexp(jax.nn.log_softmax(outputs), axis=-1, where=possible)
+
+
 def loss_for(task: Task) -> RowLoss:
-    """The usual loss of a task: squared error for a regression, cross entropy for classes."""
-    return squared_error if task.regression else cross_entropy
+    """The usual loss of a task: squared error for a regression, cross entropy for classes and intervals of time."""
+    refuse_masks(task)
+    return squared_error if task.regression else interval_entropy if task.survival else cross_entropy
+
+
+def refuse_masks(task: Task) -> None:
+    """Refuse, for a model that gives one answer a row, a task that asks for one a pixel."""
+    if task.segmentation:
+        raise Refusal(
+            "this model gives one answer for an image, and the target is a mask with one for each pixel",
+            where=f"target {task.target!r}",
+            remedy="take the model 'u_net', or name a column of the labels as the target",
+        )
 
 
 class Widths(NamedTuple):
@@ -68,7 +93,8 @@ def from_flax(
         # What stands in padded rows is replaced before the model sees it: 0 times an overflow would be NaN.
         real = batch.mask > 0
         x = jnp.where(real.reshape(-1, *(1,) * (batch.x.ndim - 1)), batch.x, 0)
-        losses = loss(apply(params, x, rngs={"dropout": key}, **training), jnp.where(real, batch.y, 0))
+        y = jnp.where(real.reshape(-1, *(1,) * (batch.y.ndim - 1)), batch.y, 0)
+        losses = loss(apply(params, x, rngs={"dropout": key}, **training), y)
         rows = jnp.sum(batch.mask)
         mean = jnp.sum(losses * batch.mask) / jnp.where(rows == 0, 1.0, rows)
         if not l2:
@@ -77,11 +103,17 @@ def from_flax(
         return mean + jnp.where(rows == 0, 0.0, l2 / 2) * trees.squared_norm(weights)
 
     def predict(params: Params, x: Array) -> Array:
-        outputs = apply(params, x, **resting)
-        return outputs[:, 0] if task.regression else jax.nn.softmax(outputs)
+        return predictions_of(apply(params, x, **resting), task)
 
     units = () if widths is None else widths.units
     return Model(init=init, loss=mean_loss, predict=predict, gradient=jax.grad(mean_loss), units=units)
+
+
+def predictions_of(outputs: Array, task: Task) -> Array:
+    """What a task predicts, from the raw outputs of a network."""
+    if task.segmentation:
+        return jax.nn.sigmoid(outputs)
+    return outputs[:, 0] if task.regression else jax.nn.softmax(outputs)
 
 
 def _modes(module: nn.Module) -> tuple[dict[str, bool], dict[str, bool]]:
@@ -130,10 +162,12 @@ def _check(module: nn.Module, task: Task, training: dict[str, bool], resting: di
         )
     if not variables:
         raise Refusal("the module has no parameters to learn", where=where, remedy="add a layer such as nn.Dense")
+    wanted = (2, *task.label_shape) if task.segmentation else (2, task.outputs)
     for outputs in (learning, predicting):
-        if getattr(outputs, "shape", None) != (2, task.outputs):
+        if getattr(outputs, "shape", None) != wanted:
+            end = "one log-odds a pixel, without sigmoid" if task.segmentation else f"nn.Dense({task.outputs})"
             raise Refusal(
-                f"the module gives {getattr(outputs, 'shape', 'no array')} for two rows, not (2, {task.outputs})",
+                f"the module gives {getattr(outputs, 'shape', 'no array')} for two rows, not {wanted}",
                 where=where,
-                remedy=f"end it with nn.Dense({task.outputs}), without softmax",
+                remedy=f"end it with {end}{'' if task.segmentation else ', without softmax'}",
             )

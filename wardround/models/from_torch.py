@@ -26,6 +26,7 @@ from jax.experimental.buffer_callback import buffer_callback
 from wardround.core import trees
 from wardround.core.contracts import Array, Batch, Key, Model, Params, Task, intensities
 from wardround.core.errors import Refusal
+from wardround.models.from_flax import refuse_masks
 
 TorchLoss = Callable[[Any, Any], Any]
 Host = np.ndarray[Any, Any]
@@ -33,6 +34,13 @@ Host = np.ndarray[Any, Any]
 
 def from_torch(module: Any, loss: TorchLoss, task: Task) -> Model:
     """A model from a PyTorch module and a PyTorch loss (told reduction="none"; the mean is over rows)."""
+    if task.survival:
+        raise Refusal(
+            "a PyTorch module brings a loss of its own, which knows nothing of patients lost from sight",
+            where="[data] horizons",
+            remedy="take a network of ours, such as mlp, or a Flax module",
+        )
+    refuse_masks(task)
     host = _Host(module, loss, task)
     shapes = {name: _floats(*value.shape) for name, value in host.start.items()}
     scalar = _floats()

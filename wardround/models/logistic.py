@@ -10,7 +10,8 @@ from flax import linen as nn
 from wardround.core.bounds import NotNegative
 from wardround.core.contracts import Array, Model, Task
 from wardround.core.errors import Refusal
-from wardround.models.from_flax import cross_entropy, from_flax
+from wardround.models.from_flax import from_flax, loss_for
+from wardround.models.products import product
 
 
 class Affine(nn.Module):  # type: ignore[misc]
@@ -21,7 +22,8 @@ class Affine(nn.Module):  # type: ignore[misc]
     @nn.compact  # type: ignore[untyped-decorator]
     def __call__(self, x: Array) -> Array:
         flat = x.reshape(x.shape[0], -1)
-        result: Array = nn.Dense(self.outputs, kernel_init=nn.initializers.zeros, name="dense_0")(flat)
+        layer = nn.Dense(self.outputs, kernel_init=nn.initializers.zeros, name="dense_0", dot_general=product)
+        result: Array = layer(flat)
         return result
 
 
@@ -33,4 +35,4 @@ def logistic(task: Task, *, l2: NotNegative = 0.0) -> Model:
             where=f"target {task.target!r}",
             remedy="take the model 'linear' or 'mlp', or declare the task a classification",
         )
-    return from_flax(Affine(task.outputs), cross_entropy, task, l2=l2)
+    return from_flax(Affine(task.outputs), loss_for(task), task, l2=l2)

@@ -4,7 +4,8 @@ Caldas et al., "LEAF: A Benchmark for Federated Settings", 2018 (appendix: an em
 LSTM layers of 256 units, the output scored against every token, softmax). Needs rows of token numbers, from 0 to below
 `vocabulary` (by default as many as there are classes). Layers are embed, lstm_0, lstm_1, ..., dense_0. The gates of a
 layer stand side by side in one matrix (input, forget, cell, output), so that a step is one product; the inputs of all
-steps are multiplied at once, before the loop. Costs the length of a sequence in steps that follow each other.
+steps are multiplied at once, before the loop, and on the way back the gradient of the weights is one product after it.
+Costs the length of a sequence in steps that follow each other.
 """
 
 import jax
@@ -17,6 +18,69 @@ from wardround.core.errors import Refusal
 from wardround.models.from_flax import Widths, from_flax, loss_for
 
 
+@jax.custom_vjp
+def recur(given: jax.Array, again: jax.Array) -> jax.Array:
+    """(steps, rows, 4 units), the inputs' share of the gates, to what is shown after each step, (steps, rows, units).
+
+    Automatic differentiation would add up the gradient of `again` step by step, the whole matrix in every one, and turn
+    that matrix around in every one.
+    """
+    return _go(given, again)[0]
+
+
+def _go(given: jax.Array, again: jax.Array) -> tuple[jax.Array, tuple[jax.Array, ...]]:
+    begin = jnp.zeros((given.shape[1], again.shape[0]), given.dtype)
+
+    def step(
+        carry: tuple[jax.Array, jax.Array], own: jax.Array
+    ) -> tuple[tuple[jax.Array, jax.Array], tuple[jax.Array, ...]]:
+        before, hidden = carry
+        inward, kept, new, outward = jnp.split(own + hidden @ again, 4, axis=-1)
+        inward, kept, outward = (jax.nn.sigmoid(gate) for gate in (inward, kept, outward))
+        new = jnp.tanh(new)
+        cell = kept * before + inward * new
+        bounded = jnp.tanh(cell)
+        shown = outward * bounded
+        return (cell, shown), (shown, jnp.concatenate([inward, kept, new, outward], axis=-1), before, bounded)
+
+    _, (shown, *seen) = jax.lax.scan(step, (begin, begin), given)
+    return shown, (again, shown, *seen)
+
+
+def _return(seen: tuple[jax.Array, ...], slope: jax.Array) -> tuple[jax.Array, jax.Array]:
+    again, shown, *kept_in_mind = seen
+    # Turned once, behind a barrier: else the compiler would turn it in every step.
+    turned = jax.lax.optimization_barrier(again.T)
+    nothing = jnp.zeros_like(slope[0])
+
+    def step(
+        carry: tuple[jax.Array, jax.Array], own: tuple[jax.Array, ...]
+    ) -> tuple[tuple[jax.Array, jax.Array], jax.Array]:
+        to_cell, to_hidden = carry
+        here, gates, before, bounded = own
+        inward, kept, new, outward = jnp.split(gates, 4, axis=-1)
+        to_shown = to_hidden + here
+        to_cell = to_cell + to_shown * outward * (1 - bounded * bounded)
+        to_gates = jnp.concatenate(
+            [
+                to_cell * new * inward * (1 - inward),
+                to_cell * before * kept * (1 - kept),
+                to_cell * inward * (1 - new * new),
+                to_shown * bounded * outward * (1 - outward),
+            ],
+            axis=-1,
+        )
+        return (to_cell * kept, to_gates @ turned), to_gates
+
+    _, to_gates = jax.lax.scan(step, (nothing, nothing), (slope, *kept_in_mind), reverse=True)
+    # Nothing was shown before the first step.
+    before, after = (part.reshape(-1, part.shape[-1]) for part in (shown[:-1], to_gates[1:]))
+    return to_gates, before.T @ after
+
+
+recur.defvjp(_go, _return)
+
+
 class Recurrence(nn.Module):  # type: ignore[misc]
     """One LSTM layer: (rows, steps, inputs) to (rows, steps, units). The forget gate's bias begins at 1."""
 
@@ -24,25 +88,15 @@ class Recurrence(nn.Module):  # type: ignore[misc]
 
     @nn.compact  # type: ignore[untyped-decorator]
     def __call__(self, x: Array) -> Array:
-        rows, _, inputs = x.shape
+        inputs = x.shape[-1]
         start = nn.initializers.lecun_normal()
         weights = self.param("input", start, (inputs, 4 * self.units), jnp.float32)
         again = self.param("hidden", start, (self.units, 4 * self.units), jnp.float32)
         forget = jnp.zeros((4, self.units)).at[1].set(1.0).reshape(-1)
         bias = self.param("bias", lambda key, shape, dtype: forget.astype(dtype), (4 * self.units,), jnp.float32)
 
-        def step(carry: tuple[jax.Array, jax.Array], given: jax.Array) -> tuple[tuple[jax.Array, jax.Array], jax.Array]:
-            cell, hidden = carry
-            gates = given + hidden @ again
-            inward, kept, new, outward = (gates[:, n * self.units : (n + 1) * self.units] for n in range(4))
-            cell = jax.nn.sigmoid(kept) * cell + jax.nn.sigmoid(inward) * jnp.tanh(new)
-            hidden = jax.nn.sigmoid(outward) * jnp.tanh(cell)
-            return (cell, hidden), hidden
-
-        begin = jnp.zeros((rows, self.units))
-        given = jnp.swapaxes(x @ weights + bias, 0, 1)
-        _, outputs = jax.lax.scan(step, (begin, begin), given)
-        return jnp.swapaxes(outputs, 0, 1)
+        given = jnp.swapaxes(x, 0, 1) @ weights + bias
+        return jnp.swapaxes(recur(given, again), 0, 1)
 
 
 class NextToken(nn.Module):  # type: ignore[misc]

@@ -13,6 +13,7 @@ from wardround.core.bounds import Bound, NotNegative
 from wardround.core.contracts import Array, Model, Params, Task
 from wardround.core.errors import Refusal
 from wardround.models.from_flax import Widths, from_flax, loss_for
+from wardround.models.products import product
 
 DropoutRate = Annotated[float, Bound(low=0, high=1, open_high=True)]
 
@@ -28,10 +29,10 @@ class Perceptron(nn.Module):  # type: ignore[misc]
     def __call__(self, x: Array) -> Array:
         x = x.reshape(x.shape[0], -1)
         for index, width in enumerate(self.hidden):
-            x = jax.nn.relu(nn.Dense(width, name=f"dense_{index}")(x))
+            x = jax.nn.relu(nn.Dense(width, name=f"dense_{index}", dot_general=product)(x))
             if self.dropout:
                 x = nn.Dropout(self.dropout, deterministic=not self.has_rng("dropout"))(x)
-        result: Array = nn.Dense(self.outputs, name=f"dense_{len(self.hidden)}")(x)
+        result: Array = nn.Dense(self.outputs, name=f"dense_{len(self.hidden)}", dot_general=product)(x)
         return result
 
 

@@ -21,7 +21,7 @@ from flax.traverse_util import flatten_dict, unflatten_dict
 
 from wardround.core import trees
 from wardround.core.contracts import Array, Batch, Key, Model, Params, Task, intensities
-from wardround.models.from_flax import RowLoss
+from wardround.models.from_flax import RowLoss, predictions_of
 
 Normalization = Literal["batch", "group", "none"]
 EPSILON = 1e-3
@@ -111,7 +111,7 @@ def from_normalized(
 
     def predict(params: Params, x: Array) -> Array:
         outputs, _ = apply(params, intensities(x), None)
-        return predictions(outputs, task)
+        return predictions_of(outputs, task)
 
     return Model(
         init=init,
@@ -120,10 +120,6 @@ def from_normalized(
         gradient=jax.grad(total),
         coupled=layers_with_statistics(init),
     )
-
-
-def predictions(outputs: Array, task: Task) -> Array:
-    return outputs[:, 0] if task.regression else jax.nn.softmax(outputs)
 
 
 def layers_with_statistics(init: Any) -> tuple[str, ...]:

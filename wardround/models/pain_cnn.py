@@ -19,7 +19,7 @@ from wardround.core.bounds import Count, NotNegative, Positive
 from wardround.core.contracts import Array, Model, Task
 from wardround.core.errors import Refusal
 from wardround.models.augmentation import Augmentation, Brightness, Degrees, with_augmentation
-from wardround.models.from_flax import RowLoss, cross_entropy
+from wardround.models.from_flax import RowLoss, cross_entropy, refuse_masks
 from wardround.models.normalization import Normalization, from_normalized, normalized
 
 KERNEL = 5
@@ -119,7 +119,8 @@ def pain_cnn(
     l2: NotNegative = 0.0,
 ) -> Model:
     """Strided convolutions and two dense layers, for two classes of images (architecture, normalization, loss)."""
-    if len(task.classes) != 2 or len(task.shape) != 3:
+    refuse_masks(task)
+    if not task.binary or len(task.shape) != 3:
         raise Refusal(
             f"pain_cnn tells two classes of images apart, but a row has shape {task.shape} and there are"
             f" {len(task.classes)} classes",

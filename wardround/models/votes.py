@@ -6,14 +6,16 @@ import numpy as np
 
 from wardround.core.contracts import Array, Task
 from wardround.core.errors import Refusal
+from wardround.models.from_flax import refuse_masks
 
 
 def class_places(task: Task, votes: tuple[str, ...], model: str) -> Array:
     """(functions, classes) with a 1 where a function votes for a class; refused where it votes for none of them."""
     where = f"model {model}"
-    if task.regression:
+    refuse_masks(task)
+    if not task.classification:
         raise Refusal(
-            "labeling functions vote for classes, but the target is a number",
+            f"labeling functions vote for classes, but the target is {'a number' if task.regression else 'survival'}",
             where=f"target {task.target!r}",
             remedy="declare the task a classification, or cut the number into classes",
         )

@@ -20,7 +20,14 @@ from wardround.monitor.summary import MonitorSummary, summarize
 from wardround.monitor.surveillance import WatchedRows, begin_state, claims_of, identity_of, watch
 from wardround.monitor.windows import dates_of, label_windows, name_windows
 from wardround.predict.outcomes import column_of, outcomes_of
-from wardround.predict.patients import aligned_rows, clean_patients, column_as_written, open_table, read_patients
+from wardround.predict.patients import (
+    aligned_rows,
+    clean_patients,
+    column_as_written,
+    open_table,
+    read_patients,
+    refuse_other_sites,
+)
 from wardround.predict.predictor import Predictor, load_predictor
 from wardround.runs.json_files import write_json
 from wardround.runs.model_file import ModelFacts
@@ -64,6 +71,7 @@ def monitor_patients(
     # As they are in the table: the study may have turned dates into days.
     dates = dates_of(column_as_written(table, settings.by), settings.by, settings.date_format, where=table.where)
     frame = aligned_rows(clean_patients(table, predictor.facts), predictor.facts)
+    refuse_other_sites(frame, predictor.facts, site, where=table.where)
     order = np.argsort(dates.to_numpy(), kind="stable")
     frame, dates = frame.iloc[order].reset_index(drop=True), dates.iloc[order].reset_index(drop=True)
     rows = watched_rows(predictor, frame, dates, settings, where=table.where)

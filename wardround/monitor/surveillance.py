@@ -16,7 +16,7 @@ from wardround.monitor.cells import FEWEST, begin_column, symbols_of
 from wardround.monitor.marks import pack_marks, unpack_marks
 from wardround.monitor.state import AlarmRaised, MonitorState, WatchedColumn, WindowTally
 from wardround.monitor.tallies import add_columns, add_risks, add_values
-from wardround.predict.predictor import Predictor
+from wardround.predict.predictor import Predictor, refuse_survival
 
 PREDICTION = "(prediction)"
 ERROR = "(error)"
@@ -76,6 +76,7 @@ def begin_state(
 
     Columns set `aside` are not watched: the date by which windows are made moves with every window.
     """
+    refuse_survival(predictor, "monitoring")
     if len(reference) < FEWEST:
         raise Refusal(
             f"{len(reference)} patients are too few to compare others with",

@@ -27,7 +27,8 @@ from wardround.core.errors import Refusal
 from wardround.data.preparation import NumberColumn, Preparation, TextColumn
 from wardround.evaluate.clinical.importance import linear_weights
 from wardround.predict.patients import align_categories
-from wardround.predict.predictor import Predictor, Rows
+from wardround.predict.predictor import Predictor, Rows, refuse_survival
+from wardround.runs.sites import horizons_of
 
 if TYPE_CHECKING:
     from wardround.predict.adaptation import Adaptation
@@ -72,6 +73,7 @@ class Explanation:
 
 def explain(predictor: Predictor, frame: pd.DataFrame, *, where: str = "") -> Explanation:
     """The contributions of all columns to the prediction of every row."""
+    refuse_survival(predictor, "an explanation")
     preparation = predictor.preparation
     frame = align_categories(frame, preparation)
     prepared = np.asarray(preparation.apply(frame, where=where), np.float64)
@@ -106,7 +108,7 @@ def affine_shares(predictor: Predictor, prepared: Rows, typical: Rows) -> tuple[
     named = names_in(from_json(facts.recipe)) if facts.recipe is not None else ()
     if not any(one in AFFINE for one in named):
         return None
-    task = Task(facts.shape, tuple(facts.task.classes), str(facts.task.target))
+    task = Task(facts.shape, tuple(facts.task.classes), str(facts.task.target), horizons_of(facts.task))
     slope = linear_weights(predictor.params, task, predictor.positive or 0)
     bias = [np.asarray(array, np.float64) for array in predictor.params.values() if np.ndim(array) == 1]
     if slope is None or len(bias) != 1:

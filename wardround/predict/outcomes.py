@@ -15,6 +15,12 @@ from wardround.queries.columns import as_numbers, as_text, kind_of, list_some, s
 def outcomes_of(frame: pd.DataFrame, predictor: Predictor, column: str | None = None, *, where: str = "") -> Rows:
     """The number of each patient's class, or the value; NaN where it is not known yet."""
     task = predictor.facts.task
+    if task.kind == "survival":
+        raise Refusal(
+            "the model predicts survival, and an outcome without the time of follow-up cannot be compared with it",
+            where=where,
+            remedy="judge it where it was trained: the study's report has its calibration at every horizon",
+        )
     name = column or task.target
     series = column_of(frame, name, where, remedy="name the column of outcomes with --outcome")
     if bool(series.isna().all()):

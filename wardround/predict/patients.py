@@ -103,6 +103,22 @@ def read_patients(source: str | pd.DataFrame, facts: ModelFacts, *, where: str =
     return aligned_rows(clean_patients(open_table(source, facts, where=where), facts), facts)
 
 
+def refuse_other_sites(frame: pd.DataFrame, facts: ModelFacts, site: str | None, *, where: str) -> None:
+    """A model is fitted to, or watched on, the patients of one site: a table that names others is a mistake."""
+    if site is None or facts.site_column not in frame.columns:
+        return
+    named = frame[facts.site_column].dropna().astype(str).str.strip()
+    others = sorted(set(named) - {site})
+    if others:
+        own = int((named == site).sum())
+        of_others = f"{len(named) - own:,} of {len(frame):,} rows are patients of {list_some(others, 5)}"
+        raise Refusal(
+            f"{of_others}, and {own:,} of {site}",
+            where=f"{where}, column {facts.site_column}",
+            remedy=f"keep the rows of {site} only, or leave --site out",
+        )
+
+
 def column_as_written(found: PatientRows, name: str) -> pd.DataFrame:
     """A column as it stands in the table, in a frame; all columns where there is no such one, to suggest another."""
     wanted = [name] if name in found.columns else list(found.columns)

@@ -70,7 +70,7 @@ class Predictor:
         return replace(self, facts=self.facts.model_copy(update={"reading": {**self.facts.reading, **reading}}))
 
     def predict(self, frame: pd.DataFrame, *, where: str = "") -> Rows:
-        """Probabilities of shape (rows, classes), or values of shape (rows,) for a regression."""
+        """Probabilities of shape (rows, classes), values of shape (rows,), or of masks (rows, height, width)."""
         predicted = self.predict_prepared(self.preparation.apply(frame, where=where))
         return predicted if self.adaptation is None else self.adaptation.apply(predicted, self.positive)
 
@@ -83,9 +83,20 @@ class Predictor:
                 remedy="prepare them as the training rows were",
             )
         if not len(x):
-            classes = len(self.facts.task.classes)
-            return np.zeros((0, classes) if classes else (0,), np.float32)
+            classes, kind = len(self.facts.task.classes), self.facts.task.kind
+            shape = self.facts.shape[:2] if kind == "segmentation" else (classes,) if classes else ()
+            return np.zeros((0, *shape), np.float32)
         return predict_rows(self.algorithm, self.params, x)
+
+
+def refuse_survival(predictor: Predictor, what: str) -> None:
+    """Refuse what is made for classes or a quantity; `what` begins the sentence."""
+    if predictor.facts.task.kind == "survival":
+        raise Refusal(
+            f"{what} is not made for a model of survival",
+            where=f"model of {predictor.facts.study}",
+            remedy="use `wardround predict`, which gives the risk by each horizon, or export it to ONNX",
+        )
 
 
 def load_predictor(

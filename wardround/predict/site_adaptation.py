@@ -10,7 +10,8 @@ from wardround.core.errors import Refusal
 from wardround.predict.adaptation import Adaptation, adapt_risks, adapt_values, write_adaptation
 from wardround.predict.operating_point import parse_rule
 from wardround.predict.outcomes import event_of, is_known, outcomes_of
-from wardround.predict.predictor import read_predictor
+from wardround.predict.patients import refuse_other_sites
+from wardround.predict.predictor import read_predictor, refuse_survival
 from wardround.runs.model_file import ModelFacts, read_facts
 from wardround.runs.models import find_model
 
@@ -31,6 +32,7 @@ def adapt_model(
     path = find_model(run, method, site, common=lambda _: True)
     predictor = read_predictor(path, site, make(read_facts(path)))
     facts, task = predictor.facts, predictor.facts.task
+    refuse_survival(predictor, "an adaptation")
     if task.classes and predictor.positive is None:
         raise Refusal(
             f"the model tells {len(task.classes)} classes apart, and only a risk or a quantity can be adapted",
@@ -40,6 +42,7 @@ def adapt_model(
     if rule is not None and not task.classes:
         raise Refusal(f"{task.target} is a quantity, so nobody is flagged", where="--by", remedy="leave --by out")
     frame = read(facts)
+    refuse_other_sites(frame, facts, site, where=where)
     outcomes = outcomes_of(frame, predictor, outcome, where=where)
     known = is_known(outcomes)
     predicted = predictor.predict(frame[known], where=where)

@@ -7,9 +7,11 @@ import numpy as np
 import pandas as pd
 
 from wardround.data.preparation import NumberColumn, Preparation, TextColumn
+from wardround.data.survival.intervals import number_text
 from wardround.predict.patients import PatientRows, align_categories
 from wardround.predict.predictor import Predictor, Rows
 from wardround.queries.columns import as_codes, as_numbers, kind_of
+from wardround.runs.sites import PredictionTask, horizons_of
 
 FAR = 10.0
 """Times the width of the training range by which a value must lie outside to look like another unit."""
@@ -62,6 +64,8 @@ def outcome_columns(predictor: Predictor, predicted: Rows) -> dict[str, Any]:
     task, positive = predictor.facts.task, predictor.positive
     if predicted.ndim == 1:
         return {task.target: predicted}
+    if task.kind == "survival":
+        return horizon_columns(task, predicted)
     classes = np.array(task.classes, dtype=object)
     if positive is not None:
         flagged = predicted[:, positive] >= predictor.threshold
@@ -69,6 +73,14 @@ def outcome_columns(predictor: Predictor, predicted: Rows) -> dict[str, Any]:
         return {f"probability of {classes[positive]}": predicted[:, positive], task.target: classes[chosen]}
     chances = {f"probability of {name}": predicted[:, place] for place, name in enumerate(classes)}
     return {**chances, task.target: classes[predicted.argmax(axis=1)]}
+
+
+def horizon_columns(task: PredictionTask, predicted: Rows) -> dict[str, Any]:
+    """The risk of the event by each horizon, a column each: the chances of the intervals up to it, added up."""
+    risks = np.minimum(np.cumsum(np.asarray(predicted, np.float64)[:, :-1], axis=1), 1.0)
+    return {
+        f"risk of {task.target} by {number_text(one)}": risks[:, place] for place, one in enumerate(horizons_of(task))
+    }
 
 
 def remarks(preparation: Preparation, frame: pd.DataFrame) -> dict[str, Any]:

@@ -12,6 +12,7 @@ A ledger that was cut or put back is still a chain. So its owner keeps its head 
 that ends before a head that was kept, or holds another line there, is refused: nothing may leave.
 """
 
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from itertools import product
 from pathlib import Path
@@ -29,6 +30,8 @@ MOST_CHOICES = 27
 """Ways in which a patient may have been in one part of each study, up to which each way is accounted for."""
 FIELDS = {"level": str, "study": str, "round": int, "request": str, "steps": list, "previous": str, "hash": str}
 WHAT = "privacy ledger"
+IN_TURN = threading.RLock()
+"""Studies that are charged at the same time: whether there is a ledger is looked at and decided as one step."""
 
 
 class BudgetExhausted(Refusal):
@@ -91,7 +94,10 @@ class Budget:
         """
         if level not in LEVELS:
             raise Refusal(f"there is no privacy level '{level}'", where=WHAT, remedy=f"choose one of {LEVELS}")
-        wanted = merge_steps(steps)
+        with IN_TURN:
+            return self._debit(study, round_number, merge_steps(steps), level, request)
+
+    def _debit(self, study: str, round_number: int, wanted: tuple[Step, ...], level: str, request: str) -> bool:
         new = not self.path.exists()
         if new:
             self._refuse_behind((ROOT,))
@@ -129,11 +135,12 @@ class Budget:
         return epsilon_of(self.charges(), self.delta if delta is None else delta, level=level)
 
     def charges(self) -> list[Charge]:
-        if not self.path.exists():
-            self._refuse_behind((ROOT,))
-            return []
-        with self._journal.lock(write=False) as file:
-            return [line.entry for line in self._check(file).lines]
+        with IN_TURN:
+            if not self.path.exists():
+                self._refuse_behind((ROOT,))
+                return []
+            with self._journal.lock(write=False) as file:
+                return [line.entry for line in self._check(file).lines]
 
     def _refuse_beyond(self, study: str, before: Sequence[Charge], wanted: Charge) -> None:
         if self.cap is None:

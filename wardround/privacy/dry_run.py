@@ -59,6 +59,9 @@ class DryRun:
             loss=lambda *given: refuse_uncovered("looks at the losses of a site's rows"),
             predict=lambda *given: refuse_uncovered("predicts a site's own rows, or reveals its classes"),
             gradient=gradient,
+            features=None
+            if plain.features is None
+            else lambda *given: refuse_uncovered("looks at what the model sees of a site's rows"),
         )
 
     def trace(self, algorithm: Algorithm, params: Params, row: Any, sites: int) -> None:

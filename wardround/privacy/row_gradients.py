@@ -69,9 +69,8 @@ class Sum(NamedTuple):
 def clipped_sum(loss: Loss, params: Params, batch: Batch, clip: float, key: Key) -> Params:
     """The sum over rows whose mask is 1 of min(1, clip / |g|) g, where g is the gradient of the row's own loss."""
     taken = jnp.asarray(batch.mask) > 0
-    shape = (-1, *(1,) * (batch.x.ndim - 1))
     # What stands in rows that do not count must not spread: 0 times NaN would be NaN.
-    x, y = jnp.where(taken.reshape(shape), batch.x, 0), jnp.where(taken, batch.y, 0)
+    x, y = (jnp.where(taken.reshape(-1, *(1,) * (one.ndim - 1)), one, 0) for one in (batch.x, batch.y))
     keys = jax.random.split(key, len(taken))
 
     def one(params: Params, x: Array, y: Array, key: Key) -> Array:

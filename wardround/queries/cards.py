@@ -58,14 +58,18 @@ def describe(
     infinite = {column: int(np.isinf(as_numbers(frame[column])).sum()) for column in measured if not private}
     labels: list[str] = []
     distinct, whole, missing = 0, False, 0
-    if target in kinds:
+    if target in kinds and kinds[target].startswith("image"):  # masks, of which nothing but their shape is told
+        missing = 0 if private else int(frame[target].isna().sum())
+    elif target in kinds:
         outcome = frame[target]
         missing = 0 if private else int(outcome.isna().sum())
         broken = np.count_nonzero(as_numbers(outcome.dropna()) % 1) if kinds[target] == "number" else 0
         whole = kinds[target] == "number" and int(broken) < smallest_cell
         distinct = int(outcome.nunique())
         most = MOST_TOLD if task is None and kinds[target] == "number" else MOST_CLASSES
-        if task != "regression" and distinct <= most and (whole or kinds[target] != "number" or task is not None):
+        if task == "survival":
+            distinct = 0  # the study says which labels there are
+        elif task != "regression" and distinct <= most and (whole or kinds[target] != "number" or task is not None):
             labels = frequent_labels(outcome, smallest_cell)
             distinct = len(labels)
     return Card(

@@ -38,8 +38,37 @@ MEANINGS = {
     "calibration_error": Meaning(
         "Calibration error", True, "how far predicted probabilities lie from observed shares (0 is perfect)"
     ),
+    "c_index": Meaning(
+        "C-index",
+        False,
+        "how often, of two patients, the one who is given the higher risk has the event sooner "
+        "(0.5 is guessing, 1 is perfect)",
+        0.5,
+    ),
+    "integrated_brier": Meaning(
+        "Integrated Brier score",
+        True,
+        "the mean squared error of the predicted survival over the horizons, with weights for patients who were lost "
+        "from sight (0 is perfect)",
+    ),
+    "horizon_gap": Meaning(
+        "Gap at the horizons",
+        True,
+        "how far the mean predicted risk lies from the share who had the event (0 is perfect)",
+    ),
     "rmse": Meaning("RMSE", True, "the typical size of an error, large errors counting more (0 is perfect)"),
     "mae": Meaning("MAE", True, "the mean size of an error (0 is perfect)"),
+    "dice": Meaning(
+        "Dice",
+        False,
+        "how far what the model marks and what was drawn by hand coincide, image by image (0 is nowhere, 1 is perfect)",
+    ),
+    "iou": Meaning("IoU", False, "the part that both mark, of what either marks, image by image (1 is perfect)"),
+    "pixel_recall": Meaning("Pixel recall", False, "the share of the structure that the model marks"),
+    "pixel_precision": Meaning("Pixel precision", False, "the share of what the model marks that is right"),
+    "pixel_log_loss": Meaning(
+        "Pixel log loss", True, "a penalty for pixels that the model is confident and wrong about (0 is perfect)"
+    ),
     "r2": Meaning("R²", False, "the share of variation explained (0 is no better than the mean, 1 is perfect)", 0.0),
 }
 

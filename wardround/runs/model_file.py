@@ -51,6 +51,8 @@ class ModelFacts(BaseModel):
     """How columns become numbers; none where rows come as arrays."""
     reading: dict[str, Any] = {}
     """How the table was read: words for missing values, columns that are categories."""
+    site_column: str = ""
+    """Which column of the training table named a patient's site, where one did."""
     units: dict[str, str] = {}
     """Of columns and the target, where the study says them."""
     threshold: float = 0.5

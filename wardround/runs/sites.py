@@ -1,18 +1,25 @@
 """What every result tells of the data: what is predicted, and how many patients each site has."""
 
-from wardround.runs.fields import Name, Number, ResultPart, Text, Texts, Whole
+from wardround.runs.fields import Many, Name, Number, ResultPart, Text, Texts, Whole
 
 
 class PredictionTask(ResultPart):
     """What is predicted from what."""
 
     kind: Text
-    """classification or regression"""
+    """classification, regression, survival or segmentation"""
     target: Text
     classes: Texts
     features: Texts
     positive: Name = None
     """Of two classes the one that is looked for."""
+    horizons: Many[Number] = ()
+    """Of survival: the times between which the classes are intervals."""
+
+
+def horizons_of(task: PredictionTask) -> tuple[float, ...]:
+    """Of survival, as numbers."""
+    return tuple(float(one) for one in task.horizons if one is not None)
 
 
 class SiteSummary(ResultPart):

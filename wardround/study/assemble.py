@@ -16,8 +16,8 @@ from wardround.core.contracts import Algorithm, Model, Site, Task, Transform
 from wardround.core.errors import Refusal
 from wardround.core.federation import PARTS, Federation
 from wardround.data.assembly import as_names
-from wardround.data.cleanup import Cleanup, clean_table
-from wardround.data.inspection.findings import Finding, find_in_rows, find_in_table
+from wardround.data.cleanup import Cleanup
+from wardround.data.inspection.findings import Finding, find_in_rows
 from wardround.data.load import LoadedData, load
 from wardround.data.preparation import Preparation
 from wardround.data.row_split import check_shares, folds, window
@@ -27,7 +27,11 @@ from wardround.engine.participation import Participation, everyone, pattern, ran
 from wardround.runs.folder import digest
 from wardround.study import privacy as privately
 from wardround.study.data_rules import (
+    OF_TABLE,
+    clean_rows,
+    inspect_table,
     refuse_dropped_rows,
+    refuse_for_survival,
     refuse_monitor,
     refuse_unknown_units,
     refuse_user_shares,
@@ -128,17 +132,8 @@ def load_setting(
         whole=loaded if inspects and not images else None,
         findings=tuple(found),
         preparation=None if images else loaded.preparation,
-        order=() if images else loaded.order,
+        order=loaded.order,
     )
-
-
-def inspect_table(study: Study, table: Table) -> list[Finding]:
-    """What single columns show; refuses, with examples, what would make a result meaningless."""
-    found = find_in_table(table, [study.data.split_by] if study.data.split_by else [])
-    for one in found:
-        if one.stops:
-            raise one.refusal(table.origin)
-    return found
 
 
 def training_tables(loaded: LoadedData) -> tuple[Site, ...]:
@@ -169,8 +164,11 @@ def read_rows(data: DataSection, target: str | None = None) -> Table | Federatio
         settings["drop"] = [column for column in as_names(dropped) if column not in later]
     if target is not None and known[data.source] == "source":
         settings.setdefault("target", target)
+    named = known[data.source] == "dataset"
+    if data.survival is not None and named:  # a data set tells no outcome of its own then
+        settings = {key: value for key, value in settings.items() if key not in OF_TABLE}
     rows: Table | Federation = component.build(where="[data]", **settings)
-    if known[data.source] == "dataset" and said == CleaningSection():
+    if named and said == CleaningSection() and data.survival is None:
         return rows  # data sets that come by name are clean
     if isinstance(rows, Federation):
         raise Refusal(
@@ -178,7 +176,7 @@ def read_rows(data: DataSection, target: str | None = None) -> Table | Federatio
             where="[data.cleaning]",
             remedy="remove this table",
         )
-    return clean_table(rows, cleanup, drop=later)
+    return clean_rows(rows, data, cleanup, later, named=named)
 
 
 def cleanup_of(said: CleaningSection) -> Cleanup:
@@ -243,6 +241,7 @@ def deal_rows(
         first=np.cumsum(totals) - totals,
         counts=table,
         groups={name: column[index] for name, column in federation.groups.items()},
+        times=None if federation.times is None else federation.times[index],
     )
 
 
@@ -320,6 +319,7 @@ def plan_noise(
 
 def words_of(study: Study, method: Method, task: Task, sites: Sequence[str]) -> privately.Words:
     """All that the method's algorithm is made from, checked."""
+    refuse_for_survival(study, method, task)
     component = registry.find("algorithm", method.algorithm, where="[algorithm]")
     settings = {**dict(method.settings), **asking_site(study, component, sites)}
     settings |= site_settings(study, component, settings, sites)

@@ -8,7 +8,14 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, Field, SerializerFunctionWrapHandler, ValidationError, model_serializer
+from pydantic import (
+    BaseModel,
+    Field,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    model_serializer,
+    model_validator,
+)
 
 from wardround.core.errors import Refusal
 from wardround.engine.registry import suggest_name
@@ -78,7 +85,8 @@ class StudySection(Section):
     purpose: str = ""
     """What the model is for, in words; real sites decide by it."""
     metric: str | None = None
-    """The measure to report first; by default ROC-AUC, accuracy with more than two classes, RMSE for a regression."""
+    """The measure to report first; by default ROC-AUC, accuracy with more than two classes, RMSE for a regression,
+    the C-index for survival."""
 
 
 class Study(Section):
@@ -103,6 +111,13 @@ class Study(Section):
     monitor: MonitorSection | None = None
     explain: ExplainSection | None = None
     gaps: GapsSection | None = None
+
+    @model_validator(mode="after")
+    def _survival_is_trained(self) -> "Study":
+        asks = [name for name in ("analysis", "monitor", "explain", "gaps") if getattr(self, name) is not None]
+        if self.data.survival is not None and asks:
+            raise ValueError(f"[data] time, event and horizons are for training a model; [{asks[0]}] names its own")
+        return self
 
     @model_serializer(mode="wrap")
     def _one_or_the_other(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:

@@ -47,6 +47,7 @@ def model_facts(
         recipe=None if recipe is None else to_json(recipe),
         preparation=None if preparation is None else json.loads(preparation.to_json()),
         reading={**how_read(study.data.settings), **how_cleaned(study.data)},
+        site_column=study.data.settings.get("site") or "",
         threshold=threshold,
         units={**{name: f"days since {since}" for name, since in study.data.cleaning.days.items()}, **study.data.units},
         sites=tuple(sites),
@@ -56,13 +57,15 @@ def model_facts(
 
 def prediction_task(task: Task, features: Sequence[str], positive: int) -> PredictionTask:
     """What is predicted; of two classes also which one is looked for."""
-    looked_for = {"positive": task.classes[positive]} if len(task.classes) == 2 else {}
+    further: dict[str, Any] = {"positive": task.classes[positive]} if task.binary else {}
+    if task.survival:
+        further["horizons"] = task.horizons
     return PredictionTask(
-        kind="regression" if task.regression else "classification",
+        kind=task.kind,
         target=task.target,
         classes=tuple(task.classes),
         features=tuple(features),
-        **looked_for,
+        **further,
     )
 
 

@@ -10,13 +10,18 @@ does not follow from it is not told.
 import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from wardround.core.contracts import Report, Scores, Task
-from wardround.core.quality import Quality, quality_of, row_figures
+from wardround.core.overlap import dice_of, union_share_of
+from wardround.core.quality import Quality, has_classes, quality_of, row_figures
+from wardround.data.survival.intervals import label_numbers
 from wardround.evaluate.metrics import measure_sites
+from wardround.evaluate.rows import rows_of
+from wardround.evaluate.survival.measures import risk_score
 from wardround.privacy.noised_sums import gaussian_numbers, noise_key, with_gaussian_noise
 from wardround.study.file import Study
 from wardround.study.release_noise import release_noise
@@ -30,6 +35,10 @@ NOT_TOLD = "not told under [privacy]"
 TOO_NOISY = "too few patients for the noise that [privacy] needs"
 FROM_CLASSES = ("accuracy", "balanced_accuracy", "precision", "recall", "f1")
 """Figures that follow from predicted and true classes alone."""
+TIME_CELLS = 12
+"""Cells of time in a table of survival, at least: in fewer the pairs that are hard to order would not be compared."""
+FROM_RISKS = ("c_index",)
+"""Figures of survival that follow from risks in bins and intervals of time."""
 Ends = tuple[float, float]
 
 
@@ -47,14 +56,19 @@ def loss_bound(task: Task, ends: Ends | None) -> float | None:
     return 2 * math.log(max(2, len(task.classes)))
 
 
-def noised_look(predicted: Numbers, actual: Numbers, bound: float, noise: float, key: bytes) -> Look:
-    """A patient moves loss / bound and the right ones by 1 each at most, both together by sqrt(2)."""
+def noised_look(
+    predicted: Numbers, actual: Numbers, bound: float, noise: float, key: bytes, *, survival: bool = False
+) -> Look:
+    """A patient moves loss / bound and the right ones by 1 each at most, both together by sqrt(2).
+
+    Of a regression, and of survival, nobody is right or wrong.
+    """
     losses, right = row_figures(predicted, actual)
     cut = np.minimum(np.nan_to_num(losses, nan=bound, posinf=bound), bound) / bound
-    regression = predicted.ndim == 1
-    sums = np.array([cut.sum()] if regression else [cut.sum(), float(right.sum())])
+    classes = has_classes(predicted, actual) and not survival
+    sums = np.array([cut.sum(), float(right.sum())] if classes else [cut.sum()])
     noised = np.clip(with_gaussian_noise(sums, noise * math.sqrt(len(sums)), key), 0.0, len(actual))
-    return Look(float(noised[0] * bound), 0 if regression else round(float(noised[1])))
+    return Look(float(noised[0] * bound), round(float(noised[1])) if classes else 0)
 
 
 def simulated_look(study: Study, task: Task, seed: int) -> Callable[[Scores, Sequence[str]], Quality] | None:
@@ -75,9 +89,9 @@ def simulated_look(study: Study, task: Task, seed: int) -> Callable[[Scores, Seq
             rows = slice(int(scores.first[place]), int(scores.first[place + 1]))
             predicted, actual = scores.predicted[rows], scores.actual[rows]
             what = hashlib.sha256(np.ascontiguousarray(predicted).tobytes()).hexdigest()
-            one = noised_look(predicted, actual, most, z, noise_key(seed, "look", name, what))
+            one = noised_look(predicted, actual, most, z, noise_key(seed, "look", name, what), survival=task.survival)
             told[name] = (one.loss, len(actual), one.right)
-        return quality_of(told, regression=task.regression)
+        return quality_of(told, classes=task.classification)
 
     return look
 
@@ -101,10 +115,12 @@ def noised_figures(
     rows = len(scores.actual)
     if task.regression:
         figures = regression_figures(scores, metrics, noise, key, ends)
+    elif task.segmentation:
+        figures = overlap_figures(scores, metrics, noise, key)
     else:
         figures = class_figures(scores, task, metrics, positive, noise, key, min(resamples, RESAMPLES))
     block: Report = {"sites": {site: figures}, "rows": {site: rows}}
-    if resamples and not task.regression:
+    if resamples and task.classes:
         block["intervals"] = {"level": LEVEL, "resamples": min(resamples, RESAMPLES), "drawn_again": "patients"}
     return block
 
@@ -112,17 +128,24 @@ def noised_figures(
 def class_figures(
     scores: Scores, task: Task, metrics: Sequence[str], positive: int, noise: float, key: bytes, resamples: int
 ) -> dict[str, Any]:
-    rows, two = len(scores.actual), len(task.classes) == 2
+    rows, two = len(scores.actual), task.binary or task.survival
+    outcomes = 2 if task.binary else 2 * len(time_cells(task)) - 1 if task.survival else 0
     bins = risk_bins(rows, noise) if two else 0
-    cells = 2 * bins if two else len(task.classes) ** 2
+    cells = outcomes * bins if two else len(task.classes) ** 2
     if not cells or noise * math.sqrt(cells) > rows / 2:
         return {name: {"value": None, "undefined": TOO_NOISY} for name in metrics}
-    exact = risk_table(scores, positive, bins) if two else class_table(scores, len(task.classes))
+    if task.survival:
+        exact = survival_table(scores, task, bins)
+    else:
+        exact = risk_table(scores, positive, bins) if two else class_table(scores, len(task.classes))
     table = with_gaussian_noise(exact, noise, key)
-    follows = [name for name in metrics if two or name in FROM_CLASSES]
+    follows = [name for name in metrics if task.binary or name in (FROM_RISKS if task.survival else FROM_CLASSES)]
 
     def values(table: Numbers) -> dict[str, float | None]:
-        made = from_risks(table, positive) if two else from_classes(table)
+        if task.survival:
+            made = from_survival(table, task)
+        else:
+            made = from_risks(table, positive) if two else from_classes(table)
         measured = measure_sites(made, task, follows, positive=positive)
         return {name: measured.measure(name, 0).value for name in follows}
 
@@ -157,6 +180,42 @@ def class_table(scores: Scores, classes: int) -> Numbers:
     """Patients by true and predicted class."""
     guess = scores.predicted.argmax(axis=1)
     return np.bincount(scores.actual * classes + guess, minlength=classes**2).reshape(classes, classes).astype(float)
+
+
+def time_cells(task: Task) -> Numbers:
+    """Edges of the cells of time up to the last horizon: every interval in equal parts, `TIME_CELLS` in all or more."""
+    ends = np.concatenate([[0.0], np.asarray(task.horizons, np.float64)])
+    parts = math.ceil(TIME_CELLS / len(task.horizons))
+    return np.concatenate([[0.0], *(np.linspace(low, high, parts + 1)[1:] for low, high in pairwise(ends))])
+
+
+def survival_table(scores: Scores, task: Task, bins: int) -> Numbers:
+    """Patients by predicted risk, averaged over the horizons, and by time: of events, of censorings, beyond."""
+    risk = np.nan_to_num(np.asarray(risk_score(scores.predicted), np.float64), nan=0.0) / len(task.horizons)
+    place = np.clip((np.clip(risk, 0.0, 1.0) * bins).astype(int), 0, bins - 1)
+    time, event = rows_of(scores, task).follow_up
+    edges = time_cells(task)
+    cells = len(edges) - 1
+    struck = np.clip(np.searchsorted(edges, time, side="left") - 1, 0, cells - 1)
+    lost = np.minimum(np.searchsorted(edges, time, side="right") - 1, cells)  # the last: seen to the last horizon
+    line = np.where(event > 0, struck, cells + lost)
+    return np.bincount(line * bins + place, minlength=(2 * cells + 1) * bins).reshape(-1, bins).astype(np.float64)
+
+
+def from_survival(table: Numbers, task: Task) -> Scores:
+    """Patients as the table tells them: with the middle risk of their cell, the same by every horizon.
+
+    An event stands in the middle of its cell of time, and a censoring at its beginning.
+    """
+    counts, bins, edges = counts_of(table), table.shape[1], time_cells(task)
+    risk = np.repeat(np.tile((np.arange(bins) + 0.5) / bins, len(table)), counts.reshape(-1))
+    times = np.concatenate([(edges[1:] + edges[:-1]) / 2, edges])
+    event = np.arange(len(table)) < len(edges) - 1
+    line = np.repeat(np.arange(len(table)), counts.sum(axis=1))
+    labels = label_numbers(times[line], event[line].astype(np.float64), task.horizons)
+    predicted = np.zeros((len(risk), len(task.classes)))
+    predicted[:, 0], predicted[:, -1] = risk, 1 - risk
+    return Scores(predicted, labels, np.array([0, len(labels)]), times[line])
 
 
 def counts_of(table: Numbers) -> Numbers:
@@ -234,6 +293,23 @@ def regression_figures(
             "value": float(figures[name] or 0.0),
             **({"low": reach[name][0], "high": reach[name][1]} if name in reach else {"no_interval": NOT_TOLD}),
         }
+        for name in metrics
+    }
+
+
+def overlap_figures(scores: Scores, metrics: Sequence[str], noise: float, key: bytes) -> dict[str, Any]:
+    """From two sums over images, each between 0 and 1: an image moves them by sqrt(2) at most."""
+    rows = len(scores.actual)
+    if math.sqrt(2) * noise > rows / 2:
+        return {name: {"value": None, "undefined": TOO_NOISY} for name in metrics}
+    sound = np.isfinite(scores.predicted).all(axis=1)
+    shares = [np.where(sound, of(scores.predicted, scores.actual), 0.0) for of in (dice_of, union_share_of)]
+    sums = with_gaussian_noise(np.array([one.sum() for one in shares]), math.sqrt(2) * noise, key)
+    found = dict(zip(("dice", "iou"), np.clip(sums / rows, 0.0, 1.0).tolist(), strict=True))
+    return {
+        name: {"value": found[name], **dict(zip(("low", "high"), around(found[name], rows, noise), strict=True))}
+        if name in found
+        else {"value": None, "undefined": NOT_TOLD}
         for name in metrics
     }
 

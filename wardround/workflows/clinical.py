@@ -29,6 +29,7 @@ from wardround.evaluate.clinical.operating_point import (
     flags_by_class,
     flags_by_site,
 )
+from wardround.evaluate.survival.horizons import horizon_figures
 from wardround.runs.clinical.figures import ClinicalFigures
 from wardround.runs.fields import part_of
 from wardround.study.file import Study
@@ -52,11 +53,14 @@ def clinical_figures(
     first = plans[0]
     task, positive = first.federation.task, first.setting.positive
     told: dict[str, Any] = {}
-    if len(scores.actual) and np.isfinite(scores.predicted).all():
-        told["calibration"] = calibration_of(scores, task, trained[0].sites, positive)
-        if len(task.classes) == 2:
+    if len(scores.actual) and np.isfinite(scores.predicted).all() and not task.segmentation:
+        if task.survival:
+            told["horizons"] = horizon_figures(scores, task)
+        else:
+            told["calibration"] = calibration_of(scores, task, trained[0].sites, positive)
+        if task.binary:
             told |= binary_figures(study, plans, trained, scores)
-        elif not task.regression:
+        elif task.classification:
             told["classes"] = flags_by_class(scores.predicted, scores.actual, task)
         told["importance"] = importance_of(study, plans, trained[0])
     return part_of(ClinicalFigures, told)
@@ -132,7 +136,7 @@ def calibration_of(scores: Scores, task: Task, sites: Sequence[str], positive: i
     fit: Callable[[Numbers, Numbers], CalibrationFit] = fit_values if task.regression else fit_risks
     if task.regression:
         claimed, true = np.asarray(scores.predicted, np.float64), np.asarray(scores.actual, np.float64)
-    elif len(task.classes) == 2:
+    elif task.binary:
         claimed, true = risks_of(scores, positive)
     else:
         claimed = np.asarray(scores.predicted.max(axis=1), np.float64)
@@ -212,6 +216,7 @@ def predict_copies(plan: TrainingPlan, trained: "TrainedModel", owner: Numbers, 
         y=np.zeros(len(x), plan.federation.y.dtype),
         first=np.cumsum(rows) - rows,
         counts=counts,
+        times=None,
     )
     scores = predictions.scores(
         plan.algorithm,

@@ -12,6 +12,8 @@ import numpy as np
 
 from wardround.core.contracts import Report, Scores, intensities
 from wardround.core.federation import Federation
+from wardround.core.overlap import truth_of
+from wardround.engine.predictions import score_rows
 from wardround.evaluate.fairness_block import BETWEEN, SMALLEST, add_crossings, fairness_block, small_groups
 from wardround.evaluate.losses import loss_of
 from wardround.evaluate.metrics import measure_sites
@@ -65,7 +67,8 @@ def held_out_groups(federation: Federation, trained: "TrainedModel") -> dict[str
         chosen = [place[name] for name in trained.sites]
         first, count = first[chosen], count[chosen]
     rows = np.concatenate([np.arange(start, start + size) for start, size in zip(first, count, strict=True)])
-    if not np.array_equal(federation.y[rows], trained.scores.actual):
+    labels = federation.y[rows]
+    if not np.array_equal(truth_of(labels) if federation.task.segmentation else labels, trained.scores.actual):
         raise ValueError("the predictions are not those of the held-out patients, in their order")
     return {name: values[rows] for name, values in federation.groups.items()}
 
@@ -75,7 +78,10 @@ def figures_of(study: Study, setting: Setting, trained: "TrainedModel", block: R
     task = setting.federation.task
     everyone = trained.scores._replace(first=np.array([0, len(trained.scores.actual)]))
     told: dict[str, Any] = {}
-    if not task.regression:
+    if task.survival:
+        measured = measure_sites(everyone, task)
+        told |= {name: measured.measure(name, 0).value for name in measured.metrics}
+    if task.classification:
         measured = measure_sites(everyone, task, OVERALL, positive=setting.positive)
         told |= {name: measured.measure(name, 0).value for name in OVERALL}
     if "generalized_entropy_index" in block:
@@ -107,11 +113,14 @@ def overfitting(study: Study, setting: Setting, trained: "TrainedModel") -> floa
     )
     if algorithm.personal is not None:
         return None
-    parts = [
-        np.asarray(algorithm.predict(trained.params, intensities(federation.x[rows[start : start + AT_ONCE]])))
-        for start in range(0, len(rows), AT_ONCE)
-    ]
-    own = Scores(np.concatenate(parts), federation.y[rows], np.array([0, len(rows)]))
+    if federation.task.segmentation:
+        own = score_rows(algorithm, trained.params, federation.x[rows], federation.y[rows], federation.task)
+    else:
+        parts = [
+            np.asarray(algorithm.predict(trained.params, intensities(federation.x[rows[start : start + AT_ONCE]])))
+            for start in range(0, len(rows), AT_ONCE)
+        ]
+        own = Scores(np.concatenate(parts), federation.y[rows], np.array([0, len(rows)]))
     gap = loss_of(trained.scores, federation.task).weighted - loss_of(own, federation.task).weighted
     return float(gap) if np.isfinite(gap) else None
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from wardround.data.survival.intervals import label_names
 from wardround.data.table import Table
 from wardround.evaluate.clinical.cell_suppression import hidden_cells
 from wardround.queries.columns import as_numbers, as_text, kind_of
@@ -88,6 +89,7 @@ def patient_table(table: Table, classes: Sequence[str], smallest: int) -> Patien
     """Of all rows of the table; `classes` are the labels of the outcome, in their order."""
     frames = table.sites
     shown = frames if len(frames) <= MOST_SITES else {}
+    classes = label_names(table.horizons) if table.horizons else classes
     hidden = [name for name in table.aside if name not in table.groups]
     first = next(iter(frames.values()))
     names = [table.target, *(name for name in first.columns if name != table.target and name not in hidden)]

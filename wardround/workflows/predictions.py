@@ -6,6 +6,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from wardround.core.contracts import Scores, Task
+from wardround.core.overlap import DRAWN, FOUND, dice_of, union_share_of
+from wardround.data.survival.intervals import number_text
 from wardround.study.assemble import Setting
 
 if TYPE_CHECKING:
@@ -34,10 +37,26 @@ def method_predictions(setting: Setting, trained: "TrainedModel") -> pd.DataFram
     }
     if task.regression:
         columns |= {"predicted": scores.predicted, "actual": scores.actual}
+    elif task.survival:
+        columns |= survival_columns(scores, task)
+    elif task.segmentation:
+        columns |= {
+            "dice": dice_of(scores.predicted, scores.actual),
+            "iou": union_share_of(scores.predicted, scores.actual),
+            "predicted": scores.predicted[:, FOUND].astype(np.int64),
+            "actual": scores.actual[:, DRAWN].astype(np.int64),
+        }
     else:
         columns |= {f"probability of {name}": scores.predicted[:, place] for place, name in enumerate(classes)}
         columns |= {"predicted": classes[scores.predicted.argmax(axis=1)], "actual": classes[scores.actual]}
     return pd.DataFrame(columns)
+
+
+def survival_columns(scores: Scores, task: Task) -> dict[str, Any]:
+    """The risk by each horizon, how long the patient was followed up, and whether the event was seen by the last."""
+    risk = np.cumsum(scores.predicted[:, :-1], axis=1)
+    chances: dict[str, Any] = {f"risk by {number_text(one)}": risk[:, place] for place, one in enumerate(task.horizons)}
+    return {**chances, "time": scores.times, "event": (scores.actual < len(task.horizons)).astype(int)}
 
 
 def held_out_rows(setting: Setting, site: int) -> np.ndarray[Any, Any]:

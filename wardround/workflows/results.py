@@ -38,14 +38,14 @@ def data_summary(setting: Setting, *, course: bool = False) -> dict[str, Any]:
     For the `course` of accuracy also how many test patients have the outcome: always saying yes is right so often.
     """
     federation, task = setting.federation, setting.federation.task
-    draws = course and len(task.classes) == 2
+    draws = course and task.binary
     first, count = federation.part("train")
     test_first, test_count = federation.part("test")
     sites = []
     for index in range(min(len(federation.sites), 10_000)):
         rows = slice(int(first[index]), int(first[index] + count[index]))
         share, tested = None, federation.y[int(test_first[index]) : int(test_first[index] + test_count[index])]
-        if not task.regression and count[index]:
+        if task.binary and count[index]:
             share = float((federation.y[rows] == setting.positive).mean())
         train, validation, test = (int(number) for number in federation.counts[index])
         sites.append(
@@ -54,7 +54,7 @@ def data_summary(setting: Setting, *, course: bool = False) -> dict[str, Any]:
                 train=train,
                 validation=validation,
                 test=test,
-                prevalence=share if len(task.classes) == 2 else None,
+                prevalence=share,
                 **({"test_prevalence": float((tested == setting.positive).mean())} if draws and len(tested) else {}),
             )
         )
@@ -94,7 +94,8 @@ def method_block(
         block = result_block(one.scores, task, first.sites, **settled)
         blocks.append({**block, "pooled": pooled_block(one.scores, task, **settled)})
     scores = average(blocks)
-    scores["reliability"] = reliability_curve(joined[0].scores, task, positive=positive)
+    if not task.segmentation:
+        scores["reliability"] = reliability_curve(joined[0].scores, task, positive=positive)
     groups = fairness_of(study, settings, trained)
     if groups is not None:
         scores["groups"] = by_group(groups)

@@ -11,14 +11,14 @@ from typing import Any
 import jax
 import numpy as np
 
-from wardround.core.contracts import Algorithm, Model, Params, Progress, Task, Transform
+from wardround.core.contracts import Algorithm, Model, Params, Progress, Transform
 from wardround.core.errors import Refusal
 from wardround.core.federation import Federation
 from wardround.engine.checks import refuse_few
 from wardround.engine.fit import EarlyStopping
 from wardround.engine.participation import Participation
 from wardround.engine.simulate import Simulation
-from wardround.evaluate.metrics import metrics_for
+from wardround.evaluate.metrics import default_metric, metrics_for
 from wardround.study import assemble
 from wardround.study.assemble import Setting
 from wardround.study.file import Study
@@ -146,11 +146,6 @@ def stopping_of(study: Study) -> EarlyStopping | None:
 
 def main_metric(study: Study, setting: Setting) -> str:
     return study.study.metric or default_metric(setting.federation.task)
-
-
-def default_metric(task: Task) -> str:
-    """What models are compared by where the study does not say."""
-    return "rmse" if task.regression else "roc_auc" if len(task.classes) == 2 else "accuracy"
 
 
 # ---- what is refused before the first round ----

@@ -8,12 +8,17 @@ import pandas as pd
 import pytest
 from scipy.optimize import least_squares
 
-from tests.support.adversary.analyses import ApprovedAnalysis
+from tests.support.adversary.analyses import SITE, ApprovedAnalysis
 from tests.support.findings import agreed_on
 from wardround.analyses.survival.cox import cox
 from wardround.core.contracts import Message, Site
 from wardround.core.errors import Refusal
 from wardround.deploy.site.analyses.summary import privacy_words
+from wardround.deploy.site.policy import Policy, epsilon_of, epsilon_reasons, noise_reasons
+from wardround.deploy.site.policy_file import read_policy
+from wardround.deploy.site.release.privacy_budget import charged_epsilon, ledger_path
+from wardround.privacy.accountant import epsilon
+from wardround.privacy.budget import Budget
 from wardround.study.file import parse_study
 
 ROWS = 60
@@ -123,11 +128,40 @@ def test_noised_trees_are_asked_as_often_as_the_noise_is_reckoned_for(tmp_path):
     assert "has 3 of them" in replies[3].why
 
 
-def test_noise_that_the_ledger_does_not_know_of_is_told_before_approval():
+def test_noise_of_an_analysis_is_debited_before_its_first_answer(tmp_path):
+    """Three looks for the bins and two trees of two levels: seven sums a patient is in, charged at once."""
+    table = TABLE.assign(ill=np.arange(ROWS) % 2)
+    settings = {"target": "ill", "columns": ["age"], "trees": 2, "depth": 2, "epsilon": 1.0}
+    site = ApprovedAnalysis(tmp_path, table, name="boosted_trees", objective="logistic", **settings)
+    site.agree(age="number", ill="number")
+    home = site.consortium.homes[SITE]
+    assert charged_epsilon(home, read_policy(home.policy_path)) == 0
+    for number in (1, 2):
+        asked = Message({"edges": np.array([[40.0, 50.0 + number]])}, (("phase", "edges"),))
+        assert site.exchange(number, asked).status == "ok"
+        (charge,) = Budget(ledger_path(home)).charges()
+        (step,) = charge.steps
+        assert step.times == 7
+        np.testing.assert_allclose(epsilon([step], 1e-5), 1.0, rtol=0.02)
+
+
+def test_an_analysis_beyond_the_budget_is_not_approved():
+    words = {"name": "boosted_trees", "target": "ill", "columns": ["age"], "epsilon": 3.0}
+    study = {"study": {"name": "a"}, "data": {"source": "csv"}, "analysis": words}
+    policy = Policy(epsilon=4.0)
+    assert epsilon_of(study) == 3.0
+    assert epsilon_reasons(policy, epsilon_of(study), 0.0) == []
+    (why,) = epsilon_reasons(policy, epsilon_of(study), 2.0)
+    assert "it would spend an epsilon of 3; 2 of 4 is already promised" in why
+    words["delta"] = 1e-3
+    assert noise_reasons(policy, study) == ["its epsilon is stated at a delta of 0.001, but the policy's at 1e-05"]
+
+
+def test_noise_of_an_analysis_is_told_before_approval():
     words = {"name": "boosted_trees", "target": "ill", "columns": ["age"], "epsilon": 2.0}
     study = parse_study({"study": {"name": "a"}, "data": {"source": "csv"}, "analysis": words}, where="a.toml")
     (said,) = privacy_words(study)
-    assert "epsilon of 2. It is NOT debited" in said
+    assert "epsilon of 2 (at a delta of 1e-05) is debited from your ledger whole" in said
     del words["epsilon"]
     plain = parse_study({"study": {"name": "a"}, "data": {"source": "csv"}, "analysis": words}, where="a.toml")
     assert privacy_words(plain) == ("No noise is added, so there is no formal guarantee.",)

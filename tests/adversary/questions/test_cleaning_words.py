@@ -15,7 +15,8 @@ from wardround.deploy.party.decisions import read_offer, store_offer
 from wardround.deploy.protocol.study_id import study_id
 from wardround.deploy.site.approvals import approve, reasons_against
 from wardround.deploy.site.authorization import HomeAccess
-from wardround.deploy.site.policy_file import set_policy
+from wardround.deploy.site.datasets import read_datasets, table_for
+from wardround.deploy.site.policy_file import read_policy, set_policy
 from wardround.deploy.site.study_summary import describe
 
 PATIENT = 1007
@@ -154,6 +155,30 @@ def test_whoever_approves_reads_how_many_patients_each_word_touches(consortium: 
     assert f"recode of sex: {women} of {len(rows)} rows; drop_rows by sex: {men} of {len(rows)} rows" in text
     assert f"drop_rows by patient: 1 of {len(rows)} rows" in text
     assert "Warning: fewer than 10 patients are touched by drop_rows by patient." in text
+
+
+def test_a_rule_or_word_that_few_patients_have_is_found_in_none(consortium: Any) -> None:
+    """A column that is 1 for one patient is a spotlight: its weight changes by her outcome alone."""
+    home, rows = consortium.homes[SITE], rows_of(consortium)
+    rows["note"] = np.where(np.arange(len(rows)) == 7, "seen, ada lovelace", "seen, fever")
+    rows.to_csv(consortium.tables[SITE], index=False)
+    rules = [
+        {"name": "threshold", "condition": f"patient = {PATIENT}", "label": "confirmed"},
+        {"name": "unigram", "column": "note", "word": "lovelace", "label": "confirmed"},
+        {"name": "threshold", "condition": "sex = female", "label": "excluded"},
+    ]
+    words = {"rules": rules, "texts": {"note": {"words": ["ada", "fever"]}}}
+    study = in_process.study_of("votes", data={"cleaning": words}, model={"name": "weasel", "hidden": [4]})
+    store_offer(home, study_id(study), study.model_dump(mode="json"), "researcher")
+    shown = describe(home, read_offer(home, study_id(study)))
+    text = "\n".join(dict(shown.parts)["What is read"])
+    women = int((rows["sex"] == "female").sum())
+    assert f"rule 3: {women} of {len(rows)} rows" in text
+    assert "Warning: fewer than 10 patients are touched by rule 1, rule 2, the word 'ada' of note." in text
+    table = table_for(home, read_datasets(home).popitem()[0], study, read_policy(home.policy_path))
+    found = table.sites[SITE]
+    assert [int((found[name] != 0).sum()) for name in ("rule 1", "rule 2", "rule 3")] == [0, 0, women]
+    assert [int((found[name] != 0).sum()) for name in ("note 1", "note 2")] == [0, len(rows) - 1]
 
 
 def test_whoever_approves_sees_leaks_copies_and_outsiders_and_nobody_else_does(consortium: Any) -> None:

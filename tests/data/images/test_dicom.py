@@ -2,7 +2,12 @@ import numpy as np
 import pydicom
 import pytest
 from pydicom.dataset import FileDataset, FileMetaDataset
-from pydicom.uid import ExplicitVRLittleEndian, SecondaryCaptureImageStorage, generate_uid
+from pydicom.uid import (
+    DeflatedExplicitVRLittleEndian,
+    ExplicitVRLittleEndian,
+    SecondaryCaptureImageStorage,
+    generate_uid,
+)
 
 from wardround.data.images.codec import Unreadable, read_image
 from wardround.data.sources.images import images
@@ -71,3 +76,33 @@ def test_several_frames_and_broken_files_are_unreadable(tmp_path):
     whole.save_as(tmp_path / "c.dcm")
     with pytest.raises(Unreadable):
         read_image(tmp_path / "c.dcm")
+
+
+def test_a_file_that_is_packed_as_a_whole_is_not_unpacked(tmp_path):
+    """Ten million zeros in ten kilobytes: the header tells of four pixels, and all would be unpacked."""
+    whole = pydicom.dcmread(write_dicom(tmp_path / "a.dcm", VALUES))
+    whole.add_new(0x00091001, "OB", bytes(10_000_000))
+    whole.file_meta.TransferSyntaxUID = DeflatedExplicitVRLittleEndian
+    whole.save_as(tmp_path / "a.dcm", enforce_file_format=True)
+    assert (tmp_path / "a.dcm").stat().st_size < 20_000
+    with pytest.raises(Unreadable, match="packed as a whole"):
+        read_image(tmp_path / "a.dcm")
+
+
+@pytest.mark.parametrize(
+    ("tags", "same"),
+    [
+        ({"RescaleSlope": None, "RescaleIntercept": None}, True),
+        ({"WindowCenter": None, "WindowWidth": "10"}, True),
+        ({"RescaleSlope": "1e300"}, False),
+        ({"BitsStored": None}, False),
+    ],
+    ids=["no slope", "half a window", "not finite", "no bits"],
+)
+def test_a_header_that_makes_no_sense_costs_its_file_alone(tmp_path, tags, same):
+    path = write_dicom(tmp_path / "a.dcm", VALUES, **tags)
+    if same:
+        assert read_image(path).pixels[..., 0].tolist() == [[0, 128], [140, 255]]
+    else:
+        with pytest.raises(Unreadable):
+            read_image(path)

@@ -52,7 +52,7 @@ def consortium(tmp_path):
 
 
 def test_the_model_is_that_of_the_simulation(consortium):
-    study = study_of("cleaned", data={"cleaning": CLEANING, "drop": ["status"]})
+    study = study_of("cleaned", 1, data={"cleaning": CLEANING, "drop": ["status"]})
     deployed = consortium.conduct(study)
     frames = [pd.read_csv(path, dtype=str).assign(hospital=name) for name, path in consortium.tables.items()]
     path = consortium.folder / "patients.csv"

@@ -159,7 +159,8 @@ def test_a_running_study_is_cancelled_between_two_questions(living: Living, caps
     ask = living.party.ask
 
     def cancel_in_round_two(target: str, topic: str, body: bytes, *, within: float) -> bytes:
-        if topic == "judge" and not (living.home.folder(study) / "ending.json").exists():
+        begun = topic == "judge" and (living.home.folder(study) / "run" / "rounds.jsonl").exists()
+        if begun and target == "bo" and not (living.home.folder(study) / "ending.json").exists():
             with living.at_work():
                 assert living.hub(capsys, "cancel", study).code == 0
             living.coordinator.look()

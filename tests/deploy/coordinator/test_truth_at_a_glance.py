@@ -1,6 +1,7 @@
 """What status commands say is true: since when, what goes on, who acts next with which command, every byte."""
 
 import json
+import threading
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -8,8 +9,10 @@ from typing import Any
 import pytest
 
 from tests.support.life import Capture, Living
-from wardround.cli.consortium.status import status_lines
+from wardround.cli.consortium.status import site_words, status_lines
+from wardround.deploy.coordinator import service
 from wardround.deploy.party.study_ends import forget_end, note_end
+from wardround.deploy.transport.transfers.exchange import Movement
 
 NAMES = ("bo", "freetown", "kenema")
 
@@ -119,6 +122,18 @@ def test_a_running_study_says_what_goes_on() -> None:
     assert "judging the model on test patients, 2 answered, waiting for kenema; about 30 s left" in text
 
 
+def test_a_transfer_that_takes_long_says_how_far_how_fast_and_how_long() -> None:
+    """The first round of a 26 MB model took 18 minutes, and the status said "0 bytes to the sites"."""
+    site = {"name": "bo", "present": True, "late": "", "warning": "", "revoked": "", "until": "2027-01-01"}
+    moving = {"way": "down", "moved": 6_500_000, "of": 26_000_000, "seconds": 52.0}
+    # 6.5 MB in 52 s are 125 kB a second, and 19.5 MB more take 156 s.
+    assert "connected, receiving 6.5 MB of 26 MB at 125 kB a second, about 2 min left" in site_words(
+        {**site, "moving": moving}, True
+    )
+    both = Movement("down", 10, 100, 2.0).beside(Movement("up", 5, 50, 1.0))
+    assert both == Movement("both ways", 15, 150, 2.0)
+
+
 def test_a_site_hears_when_a_study_comes_and_ends(living: Living, capsys: Capture) -> None:
     heard: list[tuple[str, str]] = []
     living.party.handlers["bo"].on_event = lambda word, facts: heard.append((word, str(facts["study"])))
@@ -154,3 +169,36 @@ def test_watch_shows_it_again_until_stopped(living: Living, capsys: Capture, mon
     said = living.site(capsys, "bo", "status", "--watch")
     assert said.code == 0
     assert said.out.count("Studies") == 2
+
+
+def test_a_status_that_is_being_written_does_not_wait_for_who_waits_for_it(
+    living: Living, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A new study is told of while the desk is locked; who wrote the status just then waited for it for ever."""
+    study = living.run(capsys, living.study_file("told-of"))
+    coordinator, begun, go_on = living.coordinator, threading.Event(), threading.Event()
+    real = service.queued_studies
+
+    def slow(home: Any) -> list[str]:
+        if threading.current_thread().name == "status":
+            begun.set()
+            go_on.wait(10)
+        return real(home)
+
+    monkeypatch.setattr(service, "queued_studies", slow)
+    threads = [
+        threading.Thread(target=coordinator.write_status, name="status", daemon=True),
+        threading.Thread(target=coordinator.desk.look, name="look", daemon=True),
+    ]
+    threads[0].start()
+    assert begun.wait(10)
+    threads[1].start()
+    time.sleep(0.2)  # as long as it takes to the lock
+    go_on.set()
+    for thread in threads:
+        thread.join(10)
+        assert not thread.is_alive(), thread.name
+    assert study in coordinator.desk.standings
+    with living.at_work():
+        living.hub(capsys, "cancel", study)
+    living.turn()

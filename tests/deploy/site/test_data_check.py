@@ -90,9 +90,21 @@ def test_nothing_about_the_data_leaves_before_an_approval_unless_the_policy_says
     set_policy(home.policy_path, "mismatches", "told")
     status, why = HomeAccess(home).state(study_id(study))
     assert status is Status.WAITING
-    assert why == "freetown has not decided yet; its data have no column ward"
+    assert why == "freetown has not decided yet; its data have no column, or none that may be read, called ward"
     small_site.patients().to_csv(home.path.parent / "patients.csv", index=False)
     assert HomeAccess(home).state(study_id(study))[1] == why
+
+
+def test_whether_a_column_exists_that_the_policy_denies_is_not_told(home: SiteHome) -> None:
+    """A coordinator that names columns by the hundred, in studies that nobody will approve."""
+    rewrite(home, hiv=["no"] * len(small_site.patients()))
+    set_policy(home.policy_path, "mismatches", "told")
+    set_policy(home.policy_path, "columns", "*")
+    set_policy(home.policy_path, "columns_denied", "hiv, syphilis")
+    study = small_site.study(data={"groups": ["hiv", "syphilis", "age", "ward"]})
+    small_site.offered(home, study)
+    _, why = HomeAccess(home).state(study_id(study))
+    assert why.endswith("no column, or none that may be read, called hiv, syphilis, ward")
 
 
 def test_a_column_that_one_site_lacks_is_filled_in_there(tmp_path: Path) -> None:

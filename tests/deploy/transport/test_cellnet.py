@@ -79,12 +79,10 @@ def test_a_late_answer_is_refused_and_the_next_question_answered(three: Any) -> 
 
 def test_an_answer_larger_than_the_question_allows_is_not_received(three: Any) -> None:
     """Announced or not: it is counted as it comes, the site is named, and the next question is answered."""
-    three.hub.limit(most=2_000_000)
-    told = three.hub.ask(target="b", size=6_000_000, within=3)
+    told = three.hub.ask(target="b", size=6_000_000, within=3, most=2_000_000)
     assert "same" not in told
     assert "its answer is larger than the question allows" in three.hub.told()["refused"]["b"]
-    assert three.hub.ask(target="b", size=1_900_000)["same"]
-    three.hub.limit(most=1 << 31)
+    assert three.hub.ask(target="b", size=1_900_000, most=2_000_000)["same"]
     assert three.hub.ask(target="b", size=6_000_000)["same"]
 
 

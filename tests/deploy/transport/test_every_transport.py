@@ -1,5 +1,4 @@
-"""One contract, three transports: a study ends the same, to the bit, whether its requests travel in one process, over
-CellNet between processes, or as tasks of a FLARE job."""
+"""One contract, three transports: a study ends alike, to the bit, in one process, over CellNet and as a FLARE job."""
 
 import json
 import sys
@@ -25,6 +24,9 @@ from wardround.deploy.site.datasets import add, read_datasets, remove
 from wardround.deploy.site.policy_file import set_policy
 from wardround.deploy.site.release.privacy_budget import ledger_path
 from wardround.deploy.transport.flare_export import export
+from wardround.deploy.trust.transcript.entries import transcript_folder
+from wardround.deploy.trust.transcript.handout import read_source
+from wardround.deploy.trust.transcript.replay import replay
 from wardround.privacy.budget import Budget
 from wardround.runs.explain.selection_file import KEPT
 from wardround.study.file import Study, parse_study
@@ -327,6 +329,20 @@ def test_the_same_partner_is_chosen_over_every_transport(worlds: Any, transport:
     assert chosen[0]["partners"] == chosen[1]["partners"]
     assert len(chosen[0]["partners"]) == 1
     assert chosen[0]["score"] == chosen[1]["score"]
+
+
+@everywhere("partners")
+def test_a_choice_of_partners_alarms_no_site_and_is_not_replayed(worlds: Any, transport: str, case: str) -> None:
+    if transport == "flare":
+        pytest.skip("a study over FLARE's network has no transcript")
+    world, ended = worlds(transport, case)
+    found = replay(read_source(ended.run))
+    assert (found.problem, found.replayed) == ("", ROUNDS)
+    assert any("how partners were chosen" in one for one in found.unchecked)
+    for home in world.homes.values():
+        path = transcript_folder(home.folder(ended.run.parent.name)) / "findings.json"
+        if path.exists():  # only the partners are given the model
+            assert json.loads(path.read_text())["problems"] == []
 
 
 @everywhere("absent")

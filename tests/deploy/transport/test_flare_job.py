@@ -98,8 +98,8 @@ def test_a_lost_job_submitted_again_ends_as_the_simulation_does(
         np.testing.assert_allclose(ours[name], value, atol=1e-5, rtol=0)
     result = json.loads((done / "result.json").read_bytes())
     figures = [one["methods"][0]["scores"]["weighted"]["roc_auc"]["value"] for one in (result, expected)]
-    # Each site tells it in steps of 1/64, and how many patients it is of in tens.
-    assert figures[0] == pytest.approx(figures[1], abs=1 / 64)
+    # Ten patients of the rarer outcome are the fewest that a site tells it of: a step of 1/8, up or down by a secret.
+    assert figures[0] == pytest.approx(figures[1], abs=1 / 8)
 
 
 @pytest.mark.slow

@@ -16,6 +16,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from tests.support.amount import ALL
 from wardround.core.errors import Refusal
 from wardround.core.journals.journal_head import head_path
 from wardround.deploy.trust.audit_log import AuditLog, event_entry, examine, sent_entry, verify
@@ -80,14 +81,14 @@ def test_the_chain_and_the_signature_recomputed_apart(log):
 
 @pytest.mark.parametrize("flip", [0x01, 0x20])
 def test_any_one_byte_edit_is_found(tmp_path, flip):
-    """Every byte of both files; 0x20 turns small letters into capitals, which hexadecimal would not mind."""
+    """Every byte of both files, or every third; 0x20 turns small letters into capitals, which hexadecimal ignores."""
     log = AuditLog(tmp_path / "audit.jsonl", "freetown", KEY)
     log.append(sent_entry({"study": "triage", "bytes": 400}))
     log.keep(countersign(log.head(), "hub", OTHER))
     for path in (log.path, head_path(log.path)):
         whole = path.read_bytes()
         ends = [place for place, byte in enumerate(whole) if byte == 10]
-        for place in range(len(whole)):
+        for place in range(0, len(whole), 1 if ALL else 3):
             path.write_bytes(whole[:place] + bytes([whole[place] ^ flip]) + whole[place + 1 :])
             found = {finding.line for finding in verify(log.path, KEYS)}
             line = 0 if path != log.path else 1 + sum(end < place for end in ends)

@@ -224,18 +224,6 @@ def test_another_process_gets_the_same_bits(consortium: Consortium) -> None:
     assert (facts["problem"], facts["replayed"]) == ("", 3)
 
 
-def test_a_choice_of_partners_is_not_in_it_and_no_site_is_alarmed(consortium: Consortium) -> None:
-    study = study_of("partners", study={"user": "bo"}, partners={"name": "gradient_distance", "top": 1})
-    consortium.conduct(study)
-    found = replayed(consortium.run(study))
-    assert (found.problem, found.replayed) == ("", 3)
-    assert any("how partners were chosen" in one for one in found.unchecked)
-    for home in consortium.homes.values():
-        path = transcript_folder(home.folder(study_id(study))) / "findings.json"
-        if path.exists():  # only the partners are given the model
-            assert json.loads(path.read_text())["problems"] == []
-
-
 def test_bad_input_is_one_paragraph(consortium: Consortium) -> None:
     with pytest.raises(Refusal, match="There is no transcript"):
         read_source(consortium.folder)

@@ -30,10 +30,11 @@ def test_a_gradient_of_networks_by_hand():
     task = Task((6,), ("a", "b", "c"))
     model = logistic(task)
     assert operations_per_row(model, jax.eval_shape(model.init, jax.random.key(0)), row(task)) == 2 * 2 * 6 * 3
-    # An LSTM takes its steps as often as there are tokens: doubled length, nearly doubled work.
+    # An LSTM takes its steps as often as there are tokens: doubled length, nearly doubled work. Before the first step
+    # nothing was remembered, so nothing flows back beyond it.
     short, long = (
         operations_per_row(one, jax.eval_shape(one.init, jax.random.key(0)), row(own))
         for own in (Task((10,), tuple("abcd")), Task((20,), tuple("abcd")))
         for one in [lstm(own, hidden=(8,), embedding=3)]
     )
-    assert 1.9 < long / short < 2.0
+    assert 2.0 < long / short < 2.03

@@ -69,6 +69,13 @@ def hospitals() -> LoadedData:
     return load(triage(hospitals=8, clusters=2, seed=1), seed=1)
 
 
+@pytest.fixture(scope="module")
+def assessed(hospitals: LoadedData) -> tuple[Question, Evidence]:
+    """What the first hospital is told, worked out once for several tests."""
+    question = question_of(hospitals, 0)
+    return question, evidence().assess(question)
+
+
 def known_of(place: np.ndarray, together: np.ndarray, rows: float = 100.0) -> Knowledge:
     """Sites of equal size in one direction, whose information is 1 in all: each site's own estimate is at its place."""
     count = len(place)
@@ -119,9 +126,8 @@ def test_a_model_is_foretold_as_training_holds_it_back() -> None:
     assert pull_of(np.array([-2.0]), np.array([2.0]), 200.0) == pull_of(np.ones(1), np.zeros(1), 200.0) == 0.0
 
 
-def test_whoever_is_left_is_judged_anew_when_another_withdraws(hospitals: LoadedData) -> None:
-    question = question_of(hospitals, 0)
-    said = evidence().assess(question)
+def test_whoever_is_left_is_judged_anew_when_another_withdraws(assessed: tuple[Question, Evidence]) -> None:
+    question, said = assessed
     left = tuple(site for site in question.candidates if site != 2)
     chosen = select_partners(said, Rule(), question.engine.sites, left)
     # As if the site had never been a candidate: the same sets are held against each other.
@@ -134,9 +140,11 @@ def test_whoever_is_left_is_judged_anew_when_another_withdraws(hospitals: Loaded
 
 
 @pytest.mark.parametrize("user", [0, 1])
-def test_right_partners_are_ranked_first_and_let_in(hospitals: LoadedData, user: int) -> None:
+def test_right_partners_are_ranked_first_and_let_in(
+    hospitals: LoadedData, assessed: tuple[Question, Evidence], user: int
+) -> None:
     question = question_of(hospitals, user)
-    said = evidence().assess(question)
+    said = evidence().assess(question) if user else assessed[1]
     right = [i for i in range(8) if i % 2 == user % 2 and i != user]
     wrong = [i for i in range(8) if i % 2 != user % 2]
     assert area(said, right, wrong) >= 0.95
@@ -163,9 +171,9 @@ def test_hospitals_alike_are_all_let_in() -> None:
     assert len(taken(evidence().assess(question), question)) == 7
 
 
-def test_the_details_are_plain(hospitals: LoadedData) -> None:
-    question = question_of(hospitals, 0)
-    details = json.loads(json.dumps(evidence().assess(question).details, allow_nan=False))
+def test_the_details_are_plain(assessed: tuple[Question, Evidence]) -> None:
+    question, said = assessed
+    details = json.loads(json.dumps(said.details, allow_nan=False))
     assert set(details["sites"]) == set(question.engine.sites[1:])
     one = details["sites"][question.engine.sites[1]]
     assert 0 <= one["means_the_same"] <= 1

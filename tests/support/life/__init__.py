@@ -45,7 +45,7 @@ class LocalParty:
         self.asked.append((target, str(topic)))
         return self.handlers[target].answer(str(topic), "server", body)
 
-    def begin(self, target: str, topic: str, body: bytes, *, within: float) -> Asked:
+    def begin(self, target: str, topic: str, body: bytes, *, within: float, most: int = 0) -> Asked:  # noqa: ARG002
         asked = Asked()
 
         def answer() -> None:
@@ -59,8 +59,6 @@ class LocalParty:
 
     def movements(self) -> dict[str, Movement]:
         return {}
-
-    def limit(self, topic: str, most: int) -> None: ...
 
     def watch(self, watcher: Callable[[str, bool], None]) -> None:
         self.watchers.append(watcher)

@@ -37,8 +37,12 @@ class Process:
 
     def __init__(self, path: Path, words: Mapping[str, Any]) -> None:
         self._line = socket.socket(socket.AF_UNIX)
-        self._line.connect(str(path))
-        self.pid = int(self._call(json.dumps(words)))
+        try:
+            self._line.connect(str(path))
+            self.pid = int(self._call(json.dumps(words)))
+        except BaseException:
+            self._line.close()
+            raise
 
     def _call(self, words: str) -> str:
         self._line.settimeout(60)
@@ -108,8 +112,8 @@ class Consortium:
             **os.environ,
             "XLA_FLAGS": f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=1",
             "JAX_PLATFORMS": "cpu",
-            # Whoever is started again would compile for seconds what the one before has compiled.
-            "JAX_COMPILATION_CACHE_DIR": str(folder / "compiled"),
+            # Whoever is started again would compile for seconds what another has compiled.
+            "JAX_COMPILATION_CACHE_DIR": os.environ.get("JAX_COMPILATION_CACHE_DIR", str(folder / "compiled")),
             "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
             "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
             "PYTHONWARNINGS": "ignore",
@@ -252,7 +256,7 @@ def listen_at(home: Any, host: str) -> None:
 
     path = home.path / "coordinator.toml"
     path.write_text(path.read_text().replace('"localhost:', f'"{host}:'))
-    home.__dict__.pop("words", None)
+    home.__dict__.pop("settings")  # read before
     request = make_request(home.key, "coordinator", "coordinator")
     home.certificate_path.unlink()
     home.certificate_path.write_bytes(pem(sign(home.path, request, hosts=("localhost", host))))

@@ -84,9 +84,9 @@ def become(words: Mapping[str, Any], line: socket.socket) -> None:
         # The deadlines of silence, in milliseconds: shorter ones for a test that has to wait for them.
         OPTIONS[:] = [(key, words["keepalive"] if "keepalive_t" in key else value) for key, value in OPTIONS]
     if "version" in words:
-        from wardround.deploy.site import request_handler
+        from wardround.deploy.party import own_questions
 
-        request_handler.__version__ = words["version"]
+        own_questions.__version__ = words["version"]
     if "protocol" in words:
         from wardround.deploy.protocol import wire
 
@@ -146,8 +146,10 @@ def serve(path: Path) -> None:
         registry.components(kind)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     server = socket.socket(socket.AF_UNIX)
-    server.bind(str(path))
+    unready = path.with_suffix(".unready")
+    server.bind(str(unready))
     server.listen(64)
+    unready.rename(path)  # whoever sees it can connect
     while True:
         line, _ = server.accept()
         words = b""

@@ -73,20 +73,25 @@ class Player:
         self.senders.append(origin)
         return body
 
-    def ask(self, *, target: str, topic: str = "echo", size: int = 0, text: str = "", within: float = 20.0) -> Any:
+    def ask(
+        self,
+        *,
+        target: str,
+        topic: str = "echo",
+        size: int = 0,
+        text: str = "",
+        within: float = 20.0,
+        most: int = 1 << 31,
+    ) -> Any:
         from wardround.deploy.transport.contract import Unanswered
 
         body = os.urandom(size) if size else text.encode()
         started = time.monotonic()
         try:
-            answer = self.party.ask(target, topic, body, within=within)
+            answer = self.party.ask(target, topic, body, within=within, most=most)
         except Unanswered as error:
             return {"why": error.why, "gone": error.gone, "seconds": time.monotonic() - started}
         return {"same": answer == body, "size": len(answer), "seconds": time.monotonic() - started}
-
-    def limit(self, *, topic: str = "echo", most: int) -> bool:
-        self.party.limit(topic, most)
-        return True
 
     def ask_all(self, *, targets: list[str], times: int = 1, size: int = 100) -> int:
         """So many rounds of asking everybody at once; gives the number of answers that were right."""

@@ -14,10 +14,10 @@ TEXTS = [
 
 def test_a_site_speaks_of_no_names_numbers_rare_or_denied_words():
     found = own_words(TEXTS, 0.0, 1.0, 2, LETTERS, ["cough"])
-    assert found == {"severe", "pain", "no"}
-    # meyer is within sentences mostly written with a capital; 12b has digits; today is in one document only.
+    assert found == {"severe", "pain"}
+    # meyer is within sentences mostly written with a capital, no always; 12b has digits; today is in one document only.
     assert "meyer" in own_words([text.lower() for text in TEXTS], 0.0, 1.0, 2, LETTERS, [])
-    assert own_words(TEXTS, 0.0, 0.5, 2, LETTERS, []) == {"severe", "no", "cough"}, "pain is in three of four"
+    assert own_words(TEXTS, 0.0, 0.5, 2, LETTERS, []) == {"severe", "cough"}, "pain is in three of four"
     assert own_words([], 0.0, 1.0, 1, LETTERS, []) == set()
 
 

@@ -92,12 +92,25 @@ def site_words(site: Mapping[str, Any], alive: bool, now: float = 0.0) -> str:
     words = ("connected" if site["present"] else "not connected") if alive else "not known"
     since = f" since {since_words(site['since'], now)}" if alive and site.get("since") else ""
     late = f", {site['late']}" if site["late"] else ""
+    late += f", {transfer_words(site['moving'])}" if site.get("moving") else ""
     warning = f"; {site['warning']}" if site["warning"] else ""
     version = f"wardround {site['version']}, " if site.get("version") else ""
     until = f"certificate until {site['until']}"
     if site.get("expired"):
         until = f"certificate expired on {site['until']}: wardround coordinator renew {site['name']}"
     return f"{words}{since}{late}{warning} ({version}{until})"
+
+
+def transfer_words(moving: Mapping[str, Any]) -> str:
+    """A transfer that takes long: how far, how fast, and how long it will take at that speed."""
+    from wardround.core.text import format_bytes
+
+    way = {"down": "receiving", "up": "sending"}.get(moving["way"], "sending and receiving")
+    words = f"{way} {format_bytes(moving['moved'])} of {format_bytes(moving['of'])}"
+    rate = moving["moved"] / moving["seconds"] if moving["seconds"] > 0 else 0.0
+    if rate > 0:
+        words += f" at {format_bytes(int(rate))} a second, about {ago((moving['of'] - moving['moved']) / rate)} left"
+    return words
 
 
 def watch(show: Callable[[], None], seconds: float = 2.0) -> None:

@@ -39,7 +39,12 @@ class Wanted(NamedTuple):
 
 
 def predict_with(predictor: Predictor, wanted: Wanted) -> None:
-    """Predict a table, and explain it where that is wanted."""
+    """Predict a table, and explain it where that is wanted; of a model of masks, mark the images of a folder."""
+    if predictor.facts.task.kind == "segmentation":
+        from wardround.cli.models.masks import predict_masks
+
+        predict_masks(predictor, wanted)
+        return
     for path in filter(None, (wanted.out, wanted.page)):
         refuse_folder(path)
     predictor.preparation  # noqa: B018 (refuses a model that takes no table, before the table is read)

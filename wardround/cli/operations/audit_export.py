@@ -1,7 +1,4 @@
-"""`audit export`: a log as a table for a spreadsheet, or as a page that a browser prints (to PDF, where one is wanted).
-
-PDF is left to the browser: a library for it would be a dependency of every hospital for what every machine has.
-"""
+"""`audit export`: a log as a table for a spreadsheet, as a page for a browser, or as a PDF for the file."""
 
 import csv
 import io
@@ -13,6 +10,7 @@ from typing import Any
 import typer
 
 from wardround.cli.audit import examine_log, is_about
+from wardround.cli.operations.printed_pages import pdf_bytes
 from wardround.cli.output import say
 from wardround.core.errors import Refusal
 from wardround.core.files import write_whole
@@ -25,16 +23,19 @@ FORMULA = ("=", "+", "-", "@")
 
 def export_command(path: Path, out: Path, keys: Path | None, *, study: str | None, as_json: bool) -> None:
     """Write the log; exit code 2 where it was changed, which the page says, too."""
-    if out.suffix not in (".csv", ".html"):
-        remedy = "name a file .csv or .html; a browser prints the page to PDF"
+    if out.suffix not in (".csv", ".html", ".pdf"):
+        remedy = "name a file .csv, .html or .pdf"
         raise Refusal(f"there is no format '{out.suffix}'", where=str(out), remedy=remedy)
     examined, whole = examine_log(path, keys, ())
     entries = [(number, one) for number, one in enumerate(examined.entries, start=1)]
     shown = [(number, one) for number, one in entries if study is None or is_about(one, study)]
     rows = [row_of(number, one) for number, one in shown]
     state = whole if not examined.findings else "; ".join(str(finding) for finding in examined.findings)
-    text = csv_text(rows) if out.suffix == ".csv" else page_text(path, rows, state)
-    write_whole(out, text.encode())
+    if out.suffix == ".pdf":
+        content = pdf_bytes(f"Audit log {path}", [state, "", *map(printed_line, rows)])
+    else:
+        content = (csv_text(rows) if out.suffix == ".csv" else page_text(path, rows, state)).encode()
+    write_whole(out, content)
     say(
         {"log": str(path), "out": str(out), "entries": len(rows)},
         [f"{len(rows)} entries are in {out}. {state}"],
@@ -50,6 +51,12 @@ def row_of(number: int, entry: Mapping[str, Any]) -> list[str]:
     rest = {key: value for key, value in entry.items() if key not in COLUMNS}
     found = {**known, "number": number, "further": json.dumps(rest, ensure_ascii=False, sort_keys=True) if rest else ""}
     return [plain_line(found.get(column, "")) for column in COLUMNS]
+
+
+def printed_line(row: Sequence[str]) -> str:
+    """An entry as a line that says which column a word is of; empty columns are left out."""
+    told = [f"{column} {cell}" for column, cell in zip(COLUMNS[3:], row[3:], strict=True) if cell]
+    return f"{row[0]:>6}  {row[1]}  {row[2]}  {'  '.join(told)}"
 
 
 def csv_text(rows: Sequence[Sequence[str]]) -> str:

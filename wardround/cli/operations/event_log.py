@@ -49,7 +49,7 @@ class EventLog:
             words = json.dumps({**own, **plain_facts(facts or {})}, ensure_ascii=False, default=str)
         else:
             words = f"{timestamp('seconds') if self._dated else time.strftime('%H:%M:%S')} {words}"
-        self._handler.emit(logging.makeLogRecord({"msg": "%s", "args": (words,)}))
+        self._handler.handle(logging.makeLogRecord({"msg": "%s", "args": (words,)}))  # one line at a time
 
     def close(self) -> None:
         self._handler.close()

@@ -105,11 +105,15 @@ def join(
     certificate: Certificate,
     authority: Authority = None,
     words: AuthorityWords = None,
+    starts: Annotated[bool, typer.Option("--start", help="Then connect, as `wardround site start` does.")] = False,
     home: HomeFolder = None,
     as_json: AsJson = False,
 ) -> None:
     """Join the consortium with the signed certificate, or renew it, after checking its key, name and authority."""
-    join_consortium(open_home(home), certificate, authority, words, "belongs to the consortium", as_json=as_json)
+    there = open_home(home)
+    join_consortium(there, certificate, authority, words, "belongs to the consortium", as_json=as_json)
+    if starts:
+        start_site(there.path)
 
 
 @site_app.command()
@@ -307,8 +311,9 @@ def report(
 ) -> None:
     """Write this site's own report of a finished study: every figure of its own patients; asks nobody."""
     from wardround.cli.models.predict import refuse_folder, write_file
-    from wardround.deploy.party.decisions import resolve, study_of
-    from wardround.deploy.site.clinical.own_report import own_report
+    from wardround.deploy.party.decisions import resolve
+    from wardround.deploy.site.clinical.own_pictures import own_pictures
+    from wardround.deploy.site.clinical.own_report import figures_of, own_rows
     from wardround.report.run.page import own_page
     from wardround.runs.file_names import REPORT
     from wardround.runs.result import values_of
@@ -318,8 +323,10 @@ def report(
     target = out or there.folder(offer.id) / REPORT
     if out is not None:
         refuse_folder(out)
-    result = own_report(there, offer)
-    write_file(target, own_page(result, study_of(offer).model_dump(mode="json")).encode())
+    asked, worker, predictor = own_rows(there, offer)
+    result = figures_of(asked, worker, predictor, there.folder(offer.id))
+    page = own_page(result, asked.model_dump(mode="json"), own_pictures(worker, predictor))
+    write_file(target, page.encode())
     target.chmod(0o600)
     tested = result.sites[0].test or 0
     lines = [

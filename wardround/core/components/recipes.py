@@ -44,7 +44,11 @@ def remember(made: Any, recipe: Recipe) -> None:
 def recipe_of(made: Any) -> Recipe:
     """How this was made; refused for something that no installed component makes."""
     if isinstance(made, Task):
-        return Recipe("task", "task", (("classes", made.classes), ("shape", made.shape), ("target", made.target)))
+        words: list[tuple[str, Any]] = [("classes", made.classes), ("shape", made.shape), ("target", made.target)]
+        # What other tasks do not have stays unsaid, so that their recipes are what they were.
+        words += [("horizons", made.horizons)] if made.survival else []
+        words += [("segmentation", True)] if made.segmentation else []
+        return Recipe("task", "task", tuple(sorted(words)))
     if made not in _recipes:
         raise Refusal(
             "this was not made by an installed component, so another site could not rebuild it",

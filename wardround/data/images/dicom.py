@@ -30,16 +30,23 @@ def read_dicom(path: Path, window: tuple[float, ...] = ()) -> RawImage:
             remedy="install it: pip install 'wardround[images]'",
         ) from None
     try:
-        found = pydicom.dcmread(path)
-        if int(found.get("NumberOfFrames") or 1) > 1:
-            raise Unreadable(f"it holds {int(found.NumberOfFrames)} frames, not one")
-        if int(found.get("Rows", 0)) * int(found.get("Columns", 0)) > MOST_PIXELS:
-            raise Unreadable(f"more than {MOST_PIXELS:,} pixels")
-        raw = found.pixel_array
+        return of_dicom(path, window, pydicom)
     except Unreadable:
         raise
-    except Exception as error:  # pydicom and its plugins raise whatever a broken file makes them
+    except Exception as error:  # pydicom and its plugins raise whatever a broken file or header makes them
         raise Unreadable(reason(error)) from None
+
+
+def of_dicom(path: Path, window: tuple[float, ...], pydicom: Any) -> RawImage:
+    known = pydicom.filereader.read_file_meta_info(path)
+    if known.get("TransferSyntaxUID") == pydicom.uid.DeflatedExplicitVRLittleEndian:
+        raise Unreadable("it is packed as a whole, which is not unpacked: it could fill the memory")
+    found = pydicom.dcmread(path)
+    if int(found.get("NumberOfFrames") or 1) > 1:
+        raise Unreadable(f"it holds {int(found.NumberOfFrames)} frames, not one")
+    if int(found.get("Rows", 0)) * int(found.get("Columns", 0)) > MOST_PIXELS:
+        raise Unreadable(f"more than {MOST_PIXELS:,} pixels")
+    raw = found.pixel_array
     said = str(found.get("BurnedInAnnotation", "")).upper()
     remarks: dict[str, Any] = {
         "names_patient": any(str(found.get(name, "")).strip() for name in NAMES_PATIENT),
@@ -50,8 +57,12 @@ def read_dicom(path: Path, window: tuple[float, ...] = ()) -> RawImage:
         if raw.dtype != np.uint8 or raw.shape[2] != 3:
             raise Unreadable("its colours are of an unknown kind")
         return RawImage(raw, **remarks)
-    values = raw.astype(np.float32) * float(found.get("RescaleSlope", 1)) + float(found.get("RescaleIntercept", 0))
-    pixels = scale(values, window or window_of(found, values))
+    slope, intercept = first(found.get("RescaleSlope")), first(found.get("RescaleIntercept"))
+    values = raw.astype(np.float32) * (1.0 if slope is None else slope) + (intercept or 0.0)
+    ends = window or window_of(found, values)
+    if not np.isfinite(values).all() or not np.isfinite(ends).all():
+        raise Unreadable("it holds values that are not finite")
+    pixels = scale(values, ends)
     if str(found.get("PhotometricInterpretation", "")) == "MONOCHROME1":
         pixels = 255 - pixels
     return RawImage(pixels[..., None], **remarks)

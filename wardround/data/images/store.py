@@ -6,8 +6,10 @@ Files that cannot be read are left out, named and counted; so are masks that do 
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from tempfile import TemporaryFile
+from shutil import disk_usage
+from tempfile import TemporaryFile, gettempdir
 from typing import IO, Any
+from warnings import catch_warnings
 
 import numpy as np
 from PIL import Image
@@ -19,6 +21,8 @@ from wardround.data.images.form import ImageForm, resize
 from wardround.queries.columns import Picture, list_some
 
 Pixels = np.ndarray[Any, Any]
+DISK_SHARE = 0.5
+"""Of what is free where unnamed files lie, for pixels."""
 
 
 class PixelStore:
@@ -93,9 +97,25 @@ def read_pictures(
     masks: Sequence[Path | None] | None = None,
 ) -> tuple[list[int], list[Picture], list[Picture], ReadingRemarks]:
     """Places of the files that could be read, their pictures and masks (none if not asked for), and remarks."""
+    refuse_no_room(len(paths), form, masked=masks is not None)
     with TemporaryFile(prefix="wardround-") as pixels, TemporaryFile(prefix="wardround-") as drawn:
         # What is mapped stays readable after its file is closed, as long as somebody looks at it.
         return fill_stores(files, paths, form, window, masks, PixelStore(pixels), PixelStore(drawn))
+
+
+def refuse_no_room(files: int, form: ImageForm, *, masked: bool) -> None:
+    """Whoever says the size of the images may say one that would fill the disk."""
+    if not form.size:
+        return
+    needed = files * form.size[0] * form.size[1] * (form.channels + masked)
+    room = int(DISK_SHARE * disk_usage(gettempdir()).free)
+    if needed > room:
+        raise Refusal(
+            f"{counted(files, 'image')} of {form.size[0]} x {form.size[1]} pixels take {needed / 1e9:,.1f} GB, and"
+            f" {room / 1e9:,.1f} GB may be used",
+            where=gettempdir(),
+            remedy="ask for a smaller size, or set TMPDIR to a folder with more room",
+        )
 
 
 def fill_stores(
@@ -138,13 +158,16 @@ def read_mask(path: Path | None, shape: tuple[int, ...], form: ImageForm) -> Pix
     if path is None:
         raise Unreadable("there is no mask")
     try:
-        with Image.open(path, formats=("PNG",)) as image:
+        with (
+            catch_warnings(action="ignore", category=Image.DecompressionBombWarning),
+            Image.open(path, formats=("PNG",)) as image,
+        ):
+            if (image.height, image.width) != shape[:2]:  # before it is unpacked: it could fill the memory
+                raise Unreadable(f"its mask is {image.height} x {image.width}, it is {shape[0]} x {shape[1]}")
             found = np.asarray(image)
-    except (OSError, ValueError, SyntaxError):
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
         raise Unreadable("its mask cannot be read") from None
     found = found.reshape(*found.shape[:2], -1).max(axis=2)
-    if found.shape != shape[:2]:
-        raise Unreadable(f"its mask is {found.shape[0]} x {found.shape[1]}, it is {shape[0]} x {shape[1]}")
     outline = (found > 0).astype(np.uint8)[..., None]
     if form.size and outline.shape[:2] != form.size:
         outline = resize(outline, form.size, Image.Resampling.NEAREST)

@@ -150,7 +150,10 @@ def outcomes(
         number = kind == "number"
         whole, distinct = number and not broken[site], int(codes.begin[site + 1] - codes.begin[site])
         most = MOST_TOLD if task is None and number else MOST_CLASSES
-        tells = task != "regression" and distinct <= most and (whole or not number or task is not None)
+        distinct = 0 if task == "survival" else distinct
+        tells = (
+            task not in ("regression", "survival") and distinct <= most and (whole or not number or task is not None)
+        )
         labels = tuple(sorted(map(str, codes.of(site)))) if tells else ()
         found.append((missing[site], distinct, bool(whole), labels))
     return found

@@ -1,9 +1,9 @@
 """Images in folders, such as site/subject/session/frame, with labels in a table: PNG, JPEG and DICOM.
 
 Pixels are read once into an unnamed file that is memory-mapped and vanishes with the process. Broken files are left
-out, named and counted. Of DICOM headers nothing is kept. `masks` is a folder of PNG files in the same places, for
-segmentation. A model of images learns from nothing else, so other columns are dropped or set aside by the study.
-Needs the extra `images` (Pillow, pydicom).
+out, named and counted. Of DICOM headers nothing is kept. `masks` is a folder of PNG files in the same places, which
+`target = "mask"` makes what is learned: a segmentation. A model of images learns from nothing else, so other columns
+are dropped or set aside by the study. Needs the extra `images` (Pillow, pydicom).
 """
 
 from dataclasses import replace
@@ -55,6 +55,12 @@ def images(
         raise Refusal(f"the window {list(window)} is not [low, high]", where=str(folder), remedy="correct it")
     form = form_of(size, channels, equalize, str(folder))
     words = words_of(layout, str(folder))
+    if target == MASK and not masks:
+        raise Refusal(
+            "the target is the mask of each image, and no folder of masks is named",
+            where=str(folder),
+            remedy='say where they lie, as in masks = "masks", or name a column of the labels as the target',
+        )
     drawings = mask_folder(folder, masks) if masks else None
     found = list_files(folder, layout, without=drawings)
     rows, notes = found.rows, list(found.notes)

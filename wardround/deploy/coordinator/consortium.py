@@ -9,7 +9,7 @@ change is in the membership log, which all sites witness. Only one process at a 
 import fcntl
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
@@ -176,6 +176,18 @@ def admit(
         return AdmittedSite(asked.name, words, None, path, renewed, asked.is_rotation, asked.is_second)
     certificate = issue(folder, asked, passphrase=passphrase)
     return take_site(home, certificate, asked)
+
+
+def check_requests(home: CoordinatorHome, requests: Sequence[Path]) -> None:
+    """Refuse all where one of them cannot be signed, or two are for the same name or key."""
+    seen = set[str]()
+    for path in requests:
+        asked = read_signing_request(path)
+        check_request(home, asked)
+        own = {asked.name.casefold(), key_hex(asked.key)}
+        if seen & own:
+            raise Refusal("two requests are for the same name or key", where=str(path), remedy="sign each party's own")
+        seen |= own
 
 
 def check_request(home: CoordinatorHome, asked: SigningRequest) -> bool:

@@ -153,7 +153,7 @@ class Deployment:
                 where=f"site {self.watches}",
                 remedy="check the rows and the version of wardround there, or stop by the loss of all sites",
             )
-        quality = quality_of(told, regression=self.task.regression)
+        quality = quality_of(told, classes=self.task.classification)
         odd = implausible_losses(quality) if algorithm.personal is None and not self.noised else {}
         return replace(quality, left_out=left_out, implausible=odd)
 

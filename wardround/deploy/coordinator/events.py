@@ -1,7 +1,8 @@
 """What happens while a coordinator works, for whoever wants to hear of it: a terminal, a status file, a log."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any
 
 Reasons = Mapping[str, str]
@@ -11,6 +12,9 @@ Reasons = Mapping[str, str]
 @dataclass(frozen=True)
 class Event:
     """Something that happened; its kind is its class."""
+
+    about: str = field(default="", kw_only=True)
+    """The study in which it happened, where several are under way."""
 
 
 Observer = Callable[[Event], None]
@@ -38,6 +42,11 @@ class SitesAwaited(Event):
 
     sites: tuple[str, ...]
     fewest: int
+
+
+@dataclass(frozen=True)
+class SitesReturned(Event):
+    """Enough of those who were awaited are connected again."""
 
 
 @dataclass(frozen=True)
@@ -127,3 +136,13 @@ class DiskFailed(Event):
 
 def ignore(event: Event) -> None:
     """Hears nothing."""
+
+
+def suppress_failures(observer: Observer) -> Observer:
+    """Nobody's screen or log file, full, closed or unable to show something, may stop the work."""
+
+    def observe(event: Event) -> None:
+        with suppress(Exception):
+            observer(event)
+
+    return observe

@@ -14,7 +14,16 @@ from typing import NamedTuple
 from wardround.core.contracts import Message
 from wardround.core.errors import Refusal
 from wardround.core.text import LONGEST, plain_line
-from wardround.deploy.coordinator.events import AnswersGathered, AnswersMissing, Observer, SitesAwaited, ignore
+from wardround.deploy.coordinator.events import (
+    AnswersGathered,
+    AnswersMissing,
+    Observer,
+    SitesAwaited,
+    SitesReturned,
+    ignore,
+)
+from wardround.deploy.coordinator.studies.interruption import traffic_of
+from wardround.deploy.coordinator.studies.traffic import StudyTraffic
 from wardround.deploy.fault_points import point
 from wardround.deploy.protocol.replies import Absence, Reply, is_reply_to, read_reply, too_few_usable
 from wardround.deploy.protocol.reply_form import form_problem, largest_reply
@@ -22,7 +31,7 @@ from wardround.deploy.protocol.requests import NOTHING, Request, RequestBody, To
 from wardround.deploy.protocol.status import Status
 from wardround.deploy.protocol.wire import Malformed
 from wardround.deploy.transport.contract import Transport
-from wardround.deploy.transport.transfers.mail import Mail, TimedReply, Traffic
+from wardround.deploy.transport.transfers.mail import Mail, TimedReply
 
 PAUSE = 0.2
 """Seconds between two looks at who has come back."""
@@ -110,11 +119,12 @@ class Gatherer:
     """Sites without privacy budget for another round: they are still told the model."""
     course: int | None = None
     """Which training all requests belong to, while partners are chosen."""
-    traffic: Traffic = field(default_factory=Traffic)
     _judges: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(AT_WORK))
     _mail: Mail = field(init=False)
+    traffic: StudyTraffic = field(init=False)
 
     def __post_init__(self) -> None:
+        self.traffic = traffic_of(self.transport)
         self._mail = Mail(self.transport)
 
     def ask_once(
@@ -138,15 +148,15 @@ class Gatherer:
         topic, requests = self._requests(sites, questions, message, number)
         room = largest_reply(topic) if most is None else most
         try:
-            self.transport.limit(topic, room)
-            self.traffic.down += self.transport.announce(topic, {site: one.body for site, one in requests.items()})
+            told = self.transport.announce(topic, {site: one.body for site, one in requests.items()})
+            self.traffic.add(down=told)
         except Exception as error:  # what cannot be written down is not sent
             return GatheredAnswers({}, dict.fromkeys(sites, Absence(str(error))))
 
         def judge(site: str, answer: Future[TimedReply]) -> None:
             try:
                 content, took, moved = answer.result()
-                self.traffic.line += moved
+                self.traffic.add(line=moved)
                 reply = read_reply(content, most=room)
             except Malformed as error:
                 gathered.absent[site] = Absence(f"its answer cannot be read: {error}", unusable=True)
@@ -176,7 +186,7 @@ class Gatherer:
                     self.spent[site] = absence
 
         bodies = {site: requests[site].body for site in sites}
-        asked = self._mail.ask_all(topic, bodies, lambda: self.policy.deadline)
+        asked = self._mail.ask_all(topic, bodies, lambda: self.policy.deadline, room)
         judged = [self._judges.submit(judge, site, answer) for site, answer in asked]
         for one in judged:
             one.result()
@@ -301,6 +311,8 @@ class Gatherer:
                 here = self.transport.present()
                 self.observer(SitesAwaited(tuple(site for site in sites if site not in here), fewest))
             self.rest()
+        if told:
+            self.observer(SitesReturned())
 
     def pause_before_asking_again(self, before: float) -> float:
         """Wait a little longer each time, and not at all the first time; gives the next wait."""

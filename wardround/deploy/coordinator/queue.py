@@ -7,7 +7,7 @@ run folder.
 import json
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -140,6 +140,22 @@ def known_rows(home: CoordinatorHome) -> dict[str, int]:
     paths = sorted((home.path / "studies").glob("*/run/agreement.json"), key=lambda path: path.stat().st_mtime_ns)
     agreed = [read_json(path, "") for path in paths]
     return {site: int(rows[0]) for words in agreed for site, rows in words.get("rows", {}).items()}
+
+
+def sites_for(home: CoordinatorHome, study: Study, revoked: Collection[str]) -> list[str]:
+    """Those the study names, or everybody with a certificate that was not revoked."""
+    known = sorted(path.stem for path in (home.path / "sites").glob("*.pem"))
+    named = study.deploy.sites or [site for site in known if site not in revoked]
+    for site in named:
+        if site not in known:
+            raise Refusal(
+                f"there is no site called '{site}'",
+                where="[deploy] sites",
+                remedy="sign its request first, with `wardround coordinator sign`",
+            )
+    if not named:
+        raise Refusal("no site has a certificate", remedy="sign requests with `wardround coordinator sign`")
+    return named
 
 
 # ---- a monitor of a study's model ----

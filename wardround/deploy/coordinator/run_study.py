@@ -53,7 +53,7 @@ from wardround.engine.checkpoint import read_header
 from wardround.engine.checks import refuse_unseen
 from wardround.engine.fit import FitResult, Schedule, fit
 from wardround.evaluate.combined_block import combined_blocks
-from wardround.evaluate.metrics import names_with
+from wardround.evaluate.metrics import default_metric, names_with
 from wardround.runs.analyses.analysis_result import AnalysisResult
 from wardround.runs.folder import RunFolder, digest
 from wardround.runs.read import has_manifest
@@ -67,7 +67,7 @@ from wardround.study.model_facts import model_facts, prediction_task
 from wardround.study.sections.votes import sketch_task
 from wardround.workflows.cost.budget import budget_of
 from wardround.workflows.run import budget_notes, compression_notes, meters_of, underfit_notes
-from wardround.workflows.training_plan import default_metric, stopping_of
+from wardround.workflows.training_plan import stopping_of
 
 
 def conduct(

@@ -10,10 +10,12 @@ from typing import Any
 
 from wardround.core.contracts import Message, Query, Report, Task
 from wardround.core.errors import Refusal
+from wardround.core.federation import task_of
 from wardround.data.cleanup import declare
 from wardround.data.preparation import Preparation
 from wardround.data.preparation_fit import fit_preparation
 from wardround.data.schema import Schema, agree
+from wardround.data.survival.follow_up import declare_follow_up
 from wardround.data.table import Table
 from wardround.deploy.coordinator.clinical.cohort import Cohort, flow_of
 from wardround.deploy.coordinator.engine import Deployment
@@ -75,7 +77,8 @@ def table_without_rows(study: Study) -> Table:
         groups=groups,
         aside=tuple(dict.fromkeys((*(column for column in groups if column in drop), *patient))),
     )
-    return declare(table, cleanup_of(study.data.cleaning))
+    declared = declare(table, cleanup_of(study.data.cleaning))
+    return declared if study.data.survival is None else declare_follow_up(declared, study.data.survival)
 
 
 def agree_on_schema(study: Study, engine: Deployment) -> SchemaAgreement:
@@ -92,7 +95,7 @@ def agree_on_schema(study: Study, engine: Deployment) -> SchemaAgreement:
         missing_target=data.missing_target,
         empty_sites=data.empty_sites,
     )
-    refuse_unknown_units(study, (*schema.kinds, table.target))
+    refuse_unknown_units(study, (*schema.kinds, table.target, *table.aside))
     shown = {"kinds": schema.kinds, "task": schema.task, "classes": list(schema.classes)}
     engine.ask_members(SettleSchema(shown, study.study.seed))
 
@@ -112,7 +115,7 @@ def agree_on_schema(study: Study, engine: Deployment) -> SchemaAgreement:
     classes = schema.classes
     label = table.positive if table.positive is not None else (classes[-1] if classes else "")
     positive = classes.index(label) if label in classes else max(0, len(classes) - 1)
-    task = Task(preparation.shape, classes, table.target)
+    task = task_of(schema.task, preparation.shape, classes, table.target, schema.horizons)
     rows = prepare_rows(engine, preparation, positive)
     patients: Report = {}
     if study.privacy is None:
@@ -139,6 +142,7 @@ def agreement_to_json(agreement: SchemaAgreement) -> dict[str, Any]:
         "preparation": agreement.preparation.to_json(),
         "positive": agreement.positive,
         "target": agreement.task.target,
+        **({"horizons": list(agreement.task.horizons)} if agreement.task.survival else {}),
         "rows": {site: list(counts) for site, counts in agreement.rows.items()},
         "notes": list(agreement.notes),
         "patients": agreement.patients,
@@ -148,11 +152,11 @@ def agreement_to_json(agreement: SchemaAgreement) -> dict[str, Any]:
 def agreement_from_json(words: Mapping[str, Any]) -> SchemaAgreement:
     said = words["schema"]
     preparation = Preparation.from_json(words["preparation"])
-    classes = tuple(said["classes"])
+    classes, horizons = tuple(said["classes"]), tuple(words.get("horizons", ()))
     return SchemaAgreement(
-        Schema(dict(said["kinds"]), said["task"], classes, ()),
+        Schema(dict(said["kinds"]), said["task"], classes, (), horizons),
         preparation,
-        Task(preparation.shape, classes, words["target"]),
+        task_of(said["task"], preparation.shape, classes, words["target"], horizons),
         int(words["positive"]),
         {site: (int(a), int(b), int(c)) for site, (a, b, c) in words["rows"].items()},
         tuple(words["notes"]),

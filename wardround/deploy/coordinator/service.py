@@ -1,14 +1,17 @@
-"""The coordinator's long-lived process: listens for sites, works through its queue of studies, tells how it stands.
+"""The coordinator's long-lived process: listens for sites, conducts the studies of its queue, tells how it stands.
 
 Control is by files in the coordinator's home, so nothing but the sites ever connects: a study is put into `queue`, a
-site is revoked in `revoked.json`, the state is in `status.json`. Started anew it goes on with the study it was at.
+site is revoked in `revoked.json`, the state is in `status.json`. Several studies are under way side by side; started
+anew it goes on with those it was at.
 """
 
 import copy
 import threading
 import time
 from contextlib import suppress
+from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +28,7 @@ from wardround.deploy.coordinator.events import (
     SiteWarning,
     StudyEnded,
     ignore,
+    suppress_failures,
 )
 from wardround.deploy.coordinator.maintenance import PATIENCE, Maintenance, refuse_ended, renew_own
 from wardround.deploy.coordinator.queue import (
@@ -34,6 +38,7 @@ from wardround.deploy.coordinator.queue import (
     known_rows,
     queued_studies,
     read_submission,
+    sites_for,
 )
 from wardround.deploy.coordinator.run_study import conduct, refuse_impossible
 from wardround.deploy.coordinator.studies.amendment import end_study, ending_of
@@ -41,9 +46,10 @@ from wardround.deploy.coordinator.studies.desk import StudyDesk
 from wardround.deploy.coordinator.studies.errands import studies_with_errands
 from wardround.deploy.coordinator.studies.interruption import StudyTransport
 from wardround.deploy.coordinator.studies.offers import Standing
-from wardround.deploy.coordinator.studies.process_state import last_connections, status_after
+from wardround.deploy.coordinator.studies.process_state import coordinator_gauges, last_connections
 from wardround.deploy.coordinator.studies.submission import Submission
 from wardround.deploy.coordinator.studies.traffic import StudyTraffic
+from wardround.deploy.coordinator.studies.workload import StudyUnderWay, Workload
 from wardround.deploy.coordinator.transcript_record import signer_of
 from wardround.deploy.fault_log import record_fault
 from wardround.deploy.fault_points import arm
@@ -54,7 +60,7 @@ from wardround.deploy.transport.cellnet import Credentials, Party
 from wardround.deploy.transport.cellnet_transport import CellNetTransport
 from wardround.deploy.transport.site_register import SiteRegister
 from wardround.deploy.trust.audit_log import event_entry
-from wardround.deploy.trust.certificates import certificate_summary, has_ended_by, read_certificate
+from wardround.deploy.trust.certificates import has_ended_by
 from wardround.runs.analyses.analysis_result import AnalysisResult
 from wardround.runs.folder import RunFolder
 from wardround.runs.json_files import read_json, write_json
@@ -68,6 +74,8 @@ PROGRESS = 2.0
 """Seconds between two words about transfers that take long."""
 LAST_DAYS = timedelta(days=3)
 """Before its certificate ends, a coordinator starts anew with the next one, whatever it is doing."""
+GOODBYE = 5.0
+"""Seconds that studies under way have to stop."""
 DISK_PAUSE = 5.0
 """Seconds until a study is gone on with after the coordinator's disk failed."""
 
@@ -95,11 +103,11 @@ class Coordinator:
         self._written: dict[str, Any] = {}
         self._told: set[str] = set()
         self._traffic: dict[str, StudyTraffic] = {}
-        self._study_ended = threading.Event()
+        self.workload = Workload(words.studies_at_once)
         self._looks_alone = False
         """Whether a thread looks after the studies; else `work` does."""
         self.desk = StudyDesk(home, self.transport, self.transport_of, self._take_in, self._end_waiting, self._on_event)
-        self.state: dict[str, Any] = {"listen": words.listen, "study": None, "since": time.time()}
+        self.state: dict[str, Any] = {"listen": words.listen, "since": time.time(), "why": ""}
         self.state["connections"] = last_connections(home)
 
     def start(self) -> None:
@@ -117,25 +125,30 @@ class Coordinator:
                 self.write_status()
 
     def work(self, *, until_done: bool = False) -> None:
-        """Take one study after the other; with `until_done`, stop when the queue is empty.
+        """Conduct studies as they can begin, some at a time; with `until_done`, stop when the queue is empty.
 
-        Returns, too, when the process must be started anew to use its new certificate (see `is_outdated`).
+        Returns, too, when the process must be started anew to use its new certificate (see `is_outdated`): no other
+        study begins then, and those under way come to their end.
         """
-        while not self.stopped.is_set() and not self.is_outdated():
+        while not self.stopped.is_set():
+            outdated, idle = self.is_outdated(), not self.workload.names
+            if outdated and idle:
+                break
             if not self._looks_alone:
                 self.look(wait=True)
-            name = self.desk.next_study()
+            name = None if outdated or not self.workload.has_room() else self.desk.next_study()
             if name is not None:
-                self.run(name)
+                self.begin(name)
                 continue
-            if until_done and not queued_studies(self.home):
+            if until_done and idle and not queued_studies(self.home):
                 self.look(wait=True)  # who is here hears of the end before this process is gone
-                return
+                break
             self.write_status()
             self.stopped.wait(LOOK)
+        self.workload.join(GOODBYE)
 
     def _look_after_studies(self) -> None:
-        """Until stopped, beside the study that runs."""
+        """Until stopped, beside the studies that run."""
         while not self.stopped.wait(LOOK):
             try:
                 self.look()
@@ -146,36 +159,54 @@ class Coordinator:
         """Offer, note decisions and what is to end, and tell those who were shut out; with `wait`, until it is done."""
         for name in queued_studies(self.home):
             ending = ending_of(self.home.folder(name))
-            if ending and name == self.desk.running:
-                self._study_ended.set()
-            elif ending:
-                self._end_waiting(name, str(ending["state"]), str(ending["why"]))
+            if not ending:
+                continue
+            end = partial(self._end_waiting, name, str(ending["state"]), str(ending["why"]))
+            if not self.desk.unless_running(name, end):
+                self.workload.end(name)
         revoked = self.transport.register.revoked_names() & self.party.present
         self.tell_revoked(*sorted(revoked - self._told))
         self._told |= revoked
         if self.is_outdated() and has_ended_by(self._certificate, clock.now() + LAST_DAYS):
             self.restarts = True
-            self.stopped.set()  # as after a crash, the study goes on in the same round
+            self.stopped.set()  # as after a crash, studies go on in the same round
         self.desk.look(wait=wait)
         self.write_status()
 
     def run(self, name: str) -> RunResult | MonitorResult | AnalysisResult | None:
         """Conduct one study to its end; a refusal ends it and is kept, an interrupt leaves it in the queue.
 
-        A fault of our own ends the study too, never the process: the next study in the queue has its turn.
+        A fault of our own ends the study too, never the process: other studies go on.
         """
-        folder, standing = self.home.folder(name), self.desk.take_running(name)
-        self._study_ended.clear()
-        try:
-            return self._run(name, folder, standing)
-        finally:
-            self.desk.release_running()
+        return self._run_and_leave(self.workload.enter(name), self.desk.take_running(name))
 
-    def _run(
-        self, name: str, folder: Path, standing: Standing | None
+    def begin(self, name: str) -> None:
+        """The same, beside others."""
+        one, standing = self.workload.enter(name), self.desk.take_running(name)
+        if name in queued_studies(self.home):
+            self.workload.begin(name, lambda: self._run_and_leave(one, standing))
+        else:  # it was ended a moment ago
+            self._leave(one)
+
+    def _run_and_leave(
+        self, one: StudyUnderWay, standing: Standing | None
     ) -> RunResult | MonitorResult | AnalysisResult | None:
         try:
-            result = None if is_finished(folder) else self._conduct(name, folder, standing)
+            return self._run(one, self.home.folder(one.name), standing)
+        finally:
+            self._leave(one)
+
+    def _leave(self, one: StudyUnderWay) -> None:
+        self.desk.release_running(one.name)
+        self.workload.leave(one.name)
+        self.write_status()
+
+    def _run(
+        self, one: StudyUnderWay, folder: Path, standing: Standing | None
+    ) -> RunResult | MonitorResult | AnalysisResult | None:
+        name = one.name
+        try:
+            result = None if is_finished(folder) else self._conduct(one, folder, standing)
             state, why = "finished", ""
         except Refusal as refusal:
             result, state, why = None, "failed", str(refusal)
@@ -185,14 +216,14 @@ class Coordinator:
                 return None
             result, state, why = None, str(ending["state"]), str(ending["why"])
         except OSError as error:
-            self._wait_for_disk(str(error.strerror or error))
+            self._wait_for_disk(name, str(error.strerror or error))
             return None
         except Exception as error:
             result, state, why = None, "failed", self._record_fault(name, error)
         try:
             self._record_end(name, state, why)
         except Refusal as refusal:
-            self._wait_for_disk(str(refusal))
+            self._wait_for_disk(name, str(refusal))
             return None
         self.observer(StudyEnded(name, state, why, str(folder / "run")))
         return result
@@ -230,17 +261,18 @@ class Coordinator:
         return submission
 
     def _conduct(
-        self, name: str, folder: Path, standing: Standing | None
+        self, one: StudyUnderWay, folder: Path, standing: Standing | None
     ) -> RunResult | MonitorResult | AnalysisResult:
+        name = one.name
         submission = self.submission_of(name) if standing is None else standing.submission
         study = submission.study
         rounds = study.study.rounds if study.analysis is None else analysis_of(study).most
-        began = {"study": name, "state": "running", "round": 0, "rounds": rounds, "missing": {}}
-        self.state |= {**began, "study_since": time.time(), "doing": ""}
+        self.workload.tell(name, round=0, rounds=rounds)
         self.write_status()
         run = RunFolder.open_or_create(folder / "run")
-        transport = StudyTransport(self.transport, self.traffic_of(name), self._study_ended)
-        return conduct(submission, run, transport, self._on_event, signer_of(self.home), standing)
+        transport = StudyTransport(self.transport, self.traffic_of(name), one.ended)
+        observer = partial(self._on_study_event, name)
+        return conduct(submission, run, transport, observer, signer_of(self.home), standing)
 
     def transport_of(self, name: str) -> StudyTransport:
         """For questions about one study that it does not wait for."""
@@ -253,52 +285,34 @@ class Coordinator:
         """The sites of a study, fixed when it begins: one admitted later must not change a study under way."""
         path = folder / "sites.json"
         if not path.exists():
-            write_json(path, {"sites": self.sites_for(study)})
+            write_json(path, {"sites": sites_for(self.home, study, self.transport.register.revoked_names())})
         return tuple(str(site) for site in read_json(path, "queue the study again")["sites"])
 
-    def _wait_for_disk(self, why: str) -> None:
+    def _wait_for_disk(self, name: str, why: str) -> None:
         """Nothing is lost when a file cannot be written: the study goes on from its last checkpoint, a little later."""
         words = f"the coordinator cannot write its files: {why}. Fix: free some disk space; the study then resumes"
-        if self.state.get("why") != words:
-            self.observer(DiskFailed(words))
-        self.state |= {"state": "waiting", "why": words}
+        if self.state["why"] != words:
+            self.observer(DiskFailed(words, about=name))
+        self.state["why"] = words
+        self.workload.tell(name, state="waiting")
         self.write_status()
         self.stopped.wait(DISK_PAUSE)
 
     def _record_end(self, name: str, state: str, why: str) -> None:
-        self._save_traffic(name)
-        end_study(self.home, name, state, why)
-        self.state |= {"study": None, "state": state, "why": why, "last": name}
-        self.write_status()
-        self.maintenance.maintain_soon(*sorted(self.transport.present()))
-
-    def _save_traffic(self, name: str) -> None:
         self.traffic_of(name).save()
+        end_study(self.home, name, state, why)
+        self.state["why"] = ""
+        self.maintenance.maintain_soon(*sorted(self.transport.present()))
 
     def _end_waiting(self, name: str, state: str, why: str) -> None:
         """The end of a study that waits; written down the next time where the disk is full."""
         try:
-            self._save_traffic(name)
+            self.traffic_of(name).save()
             end_study(self.home, name, state, why)
         except (Refusal, OSError):
             return
         self.desk.errands = studies_with_errands(self.home)
         self.observer(StudyEnded(name, state, why, str(self.home.folder(name) / "run")))
-
-    def sites_for(self, study: Study) -> list[str]:
-        """Those the study names, or everybody with a certificate that was not revoked."""
-        known = sorted(path.stem for path in (self.home.path / "sites").glob("*.pem"))
-        named = study.deploy.sites or [site for site in known if not self.transport.register.is_revoked(site)]
-        for site in named:
-            if site not in known:
-                raise Refusal(
-                    f"there is no site called '{site}'",
-                    where="[deploy] sites",
-                    remedy="sign its request first, with `wardround coordinator sign`",
-                )
-        if not named:
-            raise Refusal("no site has a certificate", remedy="sign requests with `wardround coordinator sign`")
-        return named
 
     def _on_connection(self, site: str, came: bool) -> None:
         self.observer(ConnectionChanged(site, came))
@@ -328,20 +342,28 @@ class Coordinator:
 
     def _on_event(self, event: Event) -> None:
         """Keep the status true, and pass on what happened."""
-        self.state |= status_after(event)
-        if isinstance(event, RoundDone) and self.state["study"]:
-            self.traffic_of(str(self.state["study"])).save()
+        self.write_status()
+        self.observer(event)
+
+    def _on_study_event(self, name: str, event: Event) -> None:
+        """The same for what happened in a study under way."""
+        self.workload.note(name, event)
+        if isinstance(event, RoundDone):
+            self.state["why"] = ""  # its files were written
+            self.traffic_of(name).save()
         # A round that everybody answered is written when it is done, at once after this.
         if not isinstance(event, AnswersGathered) or event.topic != Topic.ROUND or event.missing:
             self.write_status()
-        self.observer(event)
+        self.observer(replace(event, about=name))
 
     def write_status(self) -> None:
         """Several threads write it; a full disk must not end the process. What has not changed is not written."""
         present, revoked = self.party.present, self.transport.register.revoked_names()
-        with self._writing, suppress(Refusal):
+        # The desk first: it tells of its studies while it holds its own lock, and would wait for whoever waits for it.
+        with self.desk.unchanged(), self._writing, suppress(Refusal):
             words = {
                 **self.state,
+                "running": self.workload.words(),
                 "present": sorted(present - revoked),
                 "revoked": sorted(revoked),
                 "refused": self.party.refused,
@@ -356,39 +378,13 @@ class Coordinator:
 
     def gauges(self) -> tuple[PartyHealth, list[Gauge]]:
         """Health and figures for a monitor: it works unless it cannot write its files."""
-        present = self.transport.present()
         health = PartyHealth(
-            self.state.get("state") != "waiting",
-            {"listen": self.state["listen"], "study": self.state["study"], "why": self.state.get("why", "")},
+            not self.state["why"],
+            {"listen": self.state["listen"], "studies": sorted(self.workload.names), "why": self.state["why"]},
         )
-        own = certificate_summary(read_certificate(self.home.certificate_path)).until
-        moving = self.party.movements().items()
-        return health, [
-            Gauge("sites", len(self.home.site_names()), "Sites with a certificate that were not revoked."),
-            Gauge("sites_connected", len(present), "Sites that are connected."),
-            Gauge("studies_queued", len(queued_studies(self.home)), "Studies that wait or are under way."),
-            Gauge("study_round", int(self.state.get("round") or 0), "The last round of the study under way."),
-            Gauge("study_rounds", int(self.state.get("rounds") or 0), "Rounds of the study under way."),
-            Gauge("sites_late", len(self.state.get("missing") or {}), "Sites that have not answered in time."),
-            Gauge("certificate_ends_seconds", own.timestamp(), "When the own certificate ends (Unix)."),
-            Gauge("build_info", 1, "The version of wardround.", {"version": __version__}),
-            *(
-                Gauge(f"transfer_{name}_bytes", value, f"Bytes of a transfer under way, {name}.", {"site": site})
-                for site, one in moving
-                for name, value in (("moved", one.moved), ("whole", one.of))
-            ),
-        ]
+        present, moving = self.transport.present(), self.party.movements()
+        return health, coordinator_gauges(self.home, present, self.workload.words(), moving)
 
     def stop(self) -> None:
         self.stopped.set()
         self.party.stop()
-
-
-def suppress_failures(observer: Observer) -> Observer:
-    """Nobody's screen or log file, full, closed or unable to show something, may stop the work."""
-
-    def observe(event: Event) -> None:
-        with suppress(Exception):
-            observer(event)
-
-    return observe

@@ -21,7 +21,8 @@ def coordinator_status(home: CoordinatorHome) -> dict[str, Any]:
     """Who is there, who is late and why, and every study: for people and for programs."""
     alive, status = is_running(home), home.status()
     here = set(status.get("present", ())) if alive else set()
-    missing = dict(status.get("missing") or {}) if alive else {}
+    running = dict(status.get("running") or {}) if alive else {}
+    missing = {site: why for words in running.values() for site, why in (words.get("missing") or {}).items()}
     revoked = home.revoked()
     sites = []
     for path in sorted((home.path / "sites").glob("*.pem")):
@@ -32,6 +33,7 @@ def coordinator_status(home: CoordinatorHome) -> dict[str, Any]:
                 "present": name in here and name not in revoked,
                 "since": ((status.get("connections") or {}).get(name) or {}).get("since"),
                 "late": missing.get(name, ""),
+                "moving": dict((status.get("moving") or {}).get(name) or {}) if alive else {},
                 "warning": (status.get("warnings") or {}).get(name, "") if alive else "",
                 "version": (status.get("versions") or {}).get(name, "") if alive else "",
                 "revoked": str(revoked[name].get("when", "")) if name in revoked else "",
@@ -66,7 +68,8 @@ def study_facts(home: CoordinatorHome, path: Path, status: Mapping[str, Any], qu
     content = read_json(path, "queue the study again with `wardround coordinator run`")
     words = content["study"]
     ended = read_json(path.parent / "state.json", "") if (path.parent / "state.json").exists() else {}
-    current = status.get("study") == name
+    now = (status.get("running") or {}).get(name) or {}
+    current = bool(now)
     state = "running" if current else "queued" if name in queue else str(ended.get("state", "interrupted"))
     rounds, _ = read_rounds(path.parent / "run")  # a last line that is being written is left alone
     last = max([int(one["round"]) for one in rounds], default=0)
@@ -74,14 +77,14 @@ def study_facts(home: CoordinatorHome, path: Path, status: Mapping[str, Any], qu
     submitted = float(content.get("submitted", path.stat().st_mtime))
     queued = home.path / "queue" / f"{name}.json"
     since = (
-        status.get("study_since")
+        now.get("since")
         if current
         else read_json(queued, "").get("queued")
         if state == "queued" and queued.exists()
         else ended.get("at")
     )
     offers = (status.get("offers") or {}).get(name) or {}
-    number = max(last, int(status.get("round") or 0)) if current else last
+    number = max(last, int(now.get("round") or 0)) if current else last
     return {
         "study": name,
         "state": state,
@@ -96,9 +99,9 @@ def study_facts(home: CoordinatorHome, path: Path, status: Mapping[str, Any], qu
         "approved": list(offers.get("approved", ())),
         "pending": dict(offers.get("pending", {})) if status else dict.fromkeys(words["deploy"]["sites"], ""),
         "left_out": dict(offers.get("left_out", {})),
-        "doing": (status.get("doing") or None) if current else None,
-        "waiting": dict(status.get("missing") or {}) if current else {},
-        "seconds_a_site": (status.get("seconds") if current else None) or words["deploy"]["deadline"],
+        "doing": now.get("doing") or None,
+        "waiting": dict(now.get("missing") or {}),
+        "seconds_a_site": now.get("seconds") or words["deploy"]["deadline"],
         "seconds_left": seconds_left(rounds, words["study"]["rounds"]) if current else None,
         # What a study of an earlier version moved is known of its rounds alone.
         "bytes_down": down or sum(int(one["bytes_down"]) for one in rounds),

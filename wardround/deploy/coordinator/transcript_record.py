@@ -74,7 +74,7 @@ def open_transcript(
             study=study_id(approved),
             words=json.dumps(approved.model_dump(mode="json")),
             sites=engine.sites,
-            task=TaskWords(shape=task.shape, classes=task.classes, target=task.target),
+            task=TaskWords(**task._asdict()),
             agreed_schema=words_digest(plain(words["schema"])),
             agreed_preparation=words_digest(words["preparation"]),
             noise=plain(noise_to_json(noisy)),

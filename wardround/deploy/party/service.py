@@ -65,7 +65,7 @@ class PartyService:
         )
         self.party.watch(self._on_connection)
         self.party.on_trouble(self._on_trouble)
-        self._writing = threading.Lock()
+        self._writing, self._counting = threading.Lock(), threading.Lock()
         self._written: dict[str, Any] = {}
         self._changed = time.time()
         self.answers = self.answer_bytes = self.refusals = 0
@@ -131,7 +131,8 @@ class PartyService:
         def respond(origin: str, content: bytes) -> bytes:
             reply = self.handler.answer(topic, origin, content)
             self.state |= {"last": topic, "last_at": time.time()}
-            self.answers, self.answer_bytes = self.answers + 1, self.answer_bytes + len(reply)
+            with self._counting:  # several studies are answered at the same time
+                self.answers, self.answer_bytes = self.answers + 1, self.answer_bytes + len(reply)
             with suppress(OSError):  # nobody's screen or log file, full or closed, may keep an answer back
                 self.tell("answered", {"topic": topic, "bytes": len(reply)})
             return reply
@@ -139,7 +140,8 @@ class PartyService:
         return respond
 
     def _on_refusal(self, topic: str, why: str) -> None:
-        self.refusals += 1
+        with self._counting:
+            self.refusals += 1
         self.state["refused"] = {"topic": topic, "why": why, "at": time.time()}
         with suppress(OSError):
             self.tell("refused", {"topic": topic, "why": why})

@@ -69,7 +69,7 @@ def reasons_against(home: SiteHome, offer: Offer, data: str | None, *, today: da
     reasons += uncompared_reasons(home, study) if policy.partners == "compared" else []
     missing = [column for column in required_columns(study) if column not in columns]
     reasons += [f"the dataset {name} has no column '{column}', which the study needs" for column in missing]
-    if not set(read) - set(names_in(study.data.settings.get("target"))):
+    if not set(read) - {*names_in(study.data.settings.get("target")), *names_in(study.data.time)}:
         reasons.append(f"the policy allows no input column of the dataset {name}")
     reasons += [] if missing else differencing_reasons(home, study, name, policy, frame, read)
     return reasons or monitor_reasons(home, study, name, policy)
@@ -89,7 +89,8 @@ def refuse_differencing(home: SiteHome, study: Study, name: str, policy: Policy,
     """The same when the rows are read: they may be others than at the approval."""
     said = study.data.cleaning
     others = studies_told(home, name, beside=study_id(study)).values()
-    if study.monitor is not None or (not said.recode and all(one.data.cleaning == said for one, _ in others)):
+    same = all(one.data.cleaning == said and one.data.survival == study.data.survival for one, _ in others)
+    if study.monitor is not None or (not said.recode and same):
         return  # nothing that the rows could decide
     frame = frame_of(name, read_datasets(home)[find(home, name)], study)
     read = [column for column in study_columns(home, study, policy, frame.columns).read if column in approved]

@@ -47,7 +47,7 @@ from wardround.deploy.site.release.partner_questions import probe_departures, qu
 from wardround.deploy.site.release.privacy_budget import LEDGER_HEAD, anchor, budget_of
 from wardround.deploy.site.release.release_list import Releases, from_json, growth
 from wardround.deploy.site.studies.amendment import move_approval
-from wardround.deploy.site.studies.data_check import missing_columns
+from wardround.deploy.site.studies.data_check import columns_lacking
 from wardround.deploy.site.transcript_check import OwnFindings, receive_transcript
 from wardround.deploy.trust.audit_log import event_entry, sent_entry
 from wardround.deploy.trust.certificates import Key, read_certificate
@@ -117,10 +117,11 @@ class HomeAccess:
     def _missing_words(self, study: str) -> str:
         """Columns that the study names and the data lack, as the policy lets the coordinator be told."""
         try:
-            missing = missing_columns(self.home, study_of(read_offer(self.home, study)))
+            missing = columns_lacking(self.home, study_of(read_offer(self.home, study)))
         except Refusal:  # why data cannot be read is the administrator's to know
             return ""
-        return f"; its data have no column {list_some(missing, 20)}" if missing else ""
+        names = list_some(missing, 20)
+        return f"; its data have no column, or none that may be read, called {names}" if missing else ""
 
     def releases(self, study: str) -> Releases:
         """All that may leave for a study, as it follows from the approved words now."""

@@ -20,6 +20,7 @@ from wardround.data.assembly import POOL, assemble_table
 from wardround.data.cleanup import Cleanup, clean_table, restrict
 from wardround.data.inspection.findings import Finding, find_in_table, find_leaks
 from wardround.data.inspection.identifiers import FEW, identifying_word
+from wardround.data.survival.follow_up import with_follow_up
 from wardround.data.table import Table
 from wardround.data.value_forms import read_date
 from wardround.deploy.home import SiteHome
@@ -28,11 +29,11 @@ from wardround.deploy.site.policy import Policy, is_column_allowed
 from wardround.deploy.trust.certificates import NAME
 from wardround.engine import registry
 from wardround.queries.cards import MOST_TOLD, kinds_told
-from wardround.queries.columns import as_codes, as_numbers, suggest_name
+from wardround.queries.columns import as_codes, as_numbers, kind_of, suggest_name
 from wardround.runs.json_files import write_file
 from wardround.study.analyses.analysis import analysis_of
 from wardround.study.assemble import cleanup_of
-from wardround.study.data_rules import IMAGES
+from wardround.study.data_rules import IMAGES, is_segmentation
 from wardround.study.file import Study
 
 HEADING = "# Data that studies may read, by name; written by `wardround site data`. The rows stay where they are.\n"
@@ -138,7 +139,11 @@ def inspect(frame: pd.DataFrame, target: str, origin: str) -> list[Finding]:
     table = clean_table(Table({POOL: frame}, target or NO_TARGET, origin), Cleanup())
     rows = table.sites[POOL]
     found = [one for one in find_in_table(table) if one.kind != "identifier"]  # told apart
-    if target in rows.columns and len(labels := as_codes(rows[target])[1]) <= MOST_TOLD:
+    if (
+        target in rows.columns
+        and kind_of(rows[target]) != "image"
+        and len(labels := as_codes(rows[target])[1]) <= MOST_TOLD
+    ):
         known = rows[rows[target].notna()]
         inputs = [str(column) for column in rows.columns if column != target]
         found += find_leaks(known, inputs, target, sorted(map(str, labels)))
@@ -175,6 +180,10 @@ def table_of(name: str, entry: DatasetEntry, study: Study | None = None) -> Tabl
     component = registry.find("source", entry.source, where=where)
     said = study.data.settings if study is not None and entry.source == IMAGES else {}
     form = {key: said[key] for key in FORM if key in said}
+    if (
+        study is not None and said and not is_segmentation(study)
+    ):  # masks are for a study that learns them, and no input of another
+        form["masks"] = ""
     table: Table = component.build(where=where, **{**entry.settings, **form, "target": NO_TARGET})
     if set(table.sites) != {POOL}:
         raise Refusal(
@@ -221,7 +230,8 @@ def required_columns(study: Study) -> tuple[str, ...]:
     lists = [column for key in ("groups", "categories") for column in names_in(said.get(key))]
     lists += [column for column in cleanup_of(study.data.cleaning).references if read_date(column) is None]
     own = analysis_of(study).columns if study.analysis is not None else ()
-    return tuple(dict.fromkeys([*own, *names_in(said.get("target")), *lists, *split_by]))
+    times = names_in(study.data.time) if study.analysis is None else []
+    return tuple(dict.fromkeys([*own, *names_in(said.get("target")), *times, *lists, *split_by]))
 
 
 def names_in(value: Any) -> list[str]:
@@ -264,7 +274,9 @@ def table_for(
     if not isinstance(target, str):
         raise Refusal("the study does not say which column is the outcome", where="[data]", remedy="add target = ...")
     patient = (study.data.split_by,) if study.data.split_by else ()
-    cleanup = restrict(cleanup_of(study.data.cleaning), read)
+    # Under [privacy] noise hides single patients, and what one has must not change what the others have.
+    fewest = policy.smallest_cell if study.privacy is None else 1
+    cleanup = replace(restrict(cleanup_of(study.data.cleaning), read), fewest=fewest)
     dropped = [column for column in names_in(said.get("drop")) if column in read]
     later = [column for column in dropped if column in cleanup.references]
     table = assemble_table(
@@ -277,4 +289,6 @@ def table_for(
     )
     # What the approved study says of the values; columns that it names and that are not read here stay unnamed.
     cleaned = clean_table(table, cleanup, drop=later)
+    if study.data.survival is not None and study.analysis is None:
+        cleaned = with_follow_up(cleaned, study.data.survival, refuse=False)
     return replace(cleaned, aside=tuple(dict.fromkeys((*cleaned.aside, *patient))), notes=())

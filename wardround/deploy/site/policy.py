@@ -246,7 +246,8 @@ def noise_reasons(policy: Policy, study: Mapping[str, Any]) -> list[str]:
     """
     privacy = section(study, "privacy")
     if not privacy:
-        return []
+        own = section(study, "analysis")
+        return delta_reasons(policy, own.get("delta", 1e-5)) if own.get("epsilon") else []
     reasons = []
     if by := section(study, "data").get("split_by"):
         reasons.append(
@@ -260,15 +261,20 @@ def noise_reasons(policy: Policy, study: Mapping[str, Any]) -> list[str]:
         )
     if privacy.get("seeded"):
         reasons.append("its noise would come from the study's seed, which the coordinator knows ([privacy] seeded)")
-    delta = privacy.get("delta")
+    return [*reasons, *delta_reasons(policy, privacy.get("delta"))]
+
+
+def delta_reasons(policy: Policy, delta: Any) -> list[str]:
     if policy.epsilon is not None and isinstance(delta, float) and delta > policy.delta:
-        reasons.append(f"its epsilon is stated at a delta of {delta:g}, but the policy's at {policy.delta:g}")
-    return reasons
+        return [f"its epsilon is stated at a delta of {delta:g}, but the policy's at {policy.delta:g}"]
+    return []
 
 
 def epsilon_of(study: Mapping[str, Any]) -> float | None:
     """What the study says it spends; none where it gives no formal guarantee."""
-    epsilon = section(study, "privacy").get("epsilon")
+    privacy = section(study, "privacy")
+    # Some analyses add noise of their own; an epsilon of 0 there means none.
+    epsilon = privacy.get("epsilon") if privacy else section(study, "analysis").get("epsilon") or None
     good = (
         isinstance(epsilon, int | float) and not isinstance(epsilon, bool) and math.isfinite(epsilon) and epsilon >= 0
     )

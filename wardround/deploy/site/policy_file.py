@@ -65,7 +65,7 @@ statistics = {statistics}
 approvers = {approvers}
 
 # Before a study is approved you are shown what of your data does not fit it. "own" keeps this here; "told" also tells
-# the coordinator which columns that the study names your table does not have (names of columns, nothing of rows).
+# the coordinator which columns that the study names your table lacks or this policy does not allow (names, no rows).
 mismatches = {mismatches}
 
 # The last day on which this policy allows anything.

@@ -8,8 +8,8 @@ the two can be told from one before.
 
 import hashlib
 import threading
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -68,12 +68,41 @@ TOPICS = tuple(topic for topic in Topic if topic not in (Topic.OFFER, Topic.OPEN
 """Questions that need an approved study; its worker has a method of each name."""
 BEFORE_TRAINING = (Topic.QUERY, Topic.SETTLE, Topic.PREPARE, Topic.AGREE)
 """Questions that may be asked anew about corrected data; later ones are not."""
+COUNTED = (Topic.QUERY, Topic.ANALYSIS)
+"""Questions that count as statistics about a dataset, over all studies."""
 LONGEST_REASON = 2000
 """Characters of a reason that is told."""
 
 
+class StudyTurns:
+    """One question of a study at a time, those of different studies side by side: a long round keeps no other waiting.
+
+    What studies share (the audit log, the ledger, the count of statistics, approvals) is locked where it is read and
+    written. Nothing is kept of a study about which nobody asks now, so made-up names fill no memory.
+    """
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._locks: dict[str, tuple[threading.Lock, int]] = {}
+
+    @contextmanager
+    def of(self, study: str) -> Iterator[None]:
+        """Wait until no other question of this study is being answered."""
+        with self._guard:
+            lock, waiting = self._locks.get(study, (threading.Lock(), 0))
+            self._locks[study] = lock, waiting + 1
+        try:
+            with lock:
+                yield
+        finally:
+            with self._guard:
+                lock, waiting = self._locks.pop(study)
+                if waiting > 1:
+                    self._locks[study] = lock, waiting - 1
+
+
 class RequestHandler:
-    """Answers requests, one at a time; `on_refusal` hears (topic, why) of refusals, in words that stay at the site."""
+    """Answers requests, one of a study at a time; `on_refusal` hears (topic, why), in words that stay at the site."""
 
     def __init__(
         self,
@@ -84,7 +113,11 @@ class RequestHandler:
         self.access, self.coordinator, self.on_refusal = access, coordinator, on_refusal
         self.on_event: Callable[[str, Mapping[str, Any]], None] = lambda word, facts: None
         """Hears of a study that was offered for the first time ("offered") or ended ("ended")."""
-        self._lock, self._about = threading.Lock(), threading.Lock()
+        self._turns, self._about = StudyTurns(), threading.Lock()
+        self._lock = threading.RLock()
+        """Held while it is decided whether something leaves, and while approvals change."""
+        self._statistics = threading.Lock()
+        """Held from the count of all studies' statistics until one more is written down."""
         self._workers: dict[str, StudyWorker | AnalysisWorker] = {}
         self._gates: dict[str, ReleaseGate] = {}
         self._tags: dict[str, RequestTag] = {}
@@ -108,7 +141,8 @@ class RequestHandler:
                 if topic == ENDED:
                     self._announce("ended", header)
                 return self._status_reply(header, Status.OK, **told)
-            with self._lock:
+            counted = self._statistics if topic in COUNTED else nullcontext()
+            with self._turns.of(study), counted:
                 point("site.request.received")
                 return self._answer_for(topic, study, header, rest, content)
         except Malformed as error:
@@ -139,7 +173,7 @@ class RequestHandler:
         """Refuse in words that quote no patient; each different refusal is written down once, and not without end."""
         self.on_refusal(topic, own)
         told, study = why[:LONGEST_REASON], header.get("study")
-        with self._lock:
+        with self._turns.of(str(study)), self._lock:
             known = isinstance(study, str) and study in self._gates
             gate = self._gates[str(study)] if known else self._nobodys
             claim = gate.refusal(topic, told)
@@ -166,7 +200,8 @@ class RequestHandler:
             decode_arrays(header, rest, copies=False)
             refuse_unknown_words(Topic.OFFER, header)
             offer: OfferStudy = read_request(Topic.OFFER, header).question
-            new = self.access.store_offer(study, offer.content, offer.submitter, offer.others, offer.amends)
+            with self._lock:
+                new = self.access.store_offer(study, offer.content, offer.submitter, offer.others, offer.amends)
             if new:
                 self._announce("offered", {"study": study, "submitter": offer.submitter})
         folder = self.access.folder(study) / "replies"
@@ -201,17 +236,24 @@ class RequestHandler:
             point("site.reply.before_save")
             self._replies.keep(folder, topic, asked.digest, told, again=again)
         point("site.reply.saved")
-        claim = claim._replace(sha256=told.sha256)
-        if not self.access.has_sent(told.sha256):
+        with self._lock:
+            state, why = self.access.state(study)  # it may have been withdrawn while the answer was made
+            if state is not Status.OK:
+                return self._status_reply(header, state, why)
             facts = sent_facts(study, topic, header.get("round"), self.coordinator, told, claim.words())
             try:
-                self.access.record_sent({**facts, **asked_facts(topic, header, message)})
+                self._write_down({**facts, **asked_facts(topic, header, message)}, claim._replace(sha256=told.sha256))
             except LogNotWritable as refusal:  # what is not written down does not leave
                 return self._status_reply(header, Status.WAITING, public_reason(refusal))
-            self._gates[study].claim(claim)
         point("site.audit.written")
         point("site.reply.ready")
         return told.reply
+
+    def _write_down(self, facts: Mapping[str, Any], claim: ReleaseClaim) -> None:
+        """What leaves, once, and its place on the list."""
+        if not self.access.has_sent(claim.sha256):
+            self.access.record_sent(facts)
+            self._gates[str(facts["study"])].claim(claim)
 
     def _forget_uncorrected(self, study: str, folder: Path) -> None:
         """Read the data anew, and answer anew, where the administrator decided so."""
@@ -247,7 +289,7 @@ class RequestHandler:
             request = request_of_end(asked, message) if topic is Topic.FINISH else asked.digest
         claim = ReleaseClaim(place.kind, place.slot or request, request)
         gate.admit(claim)
-        if topic in (Topic.QUERY, Topic.ANALYSIS) and not gate.has_claim(claim):
+        if topic in COUNTED and not gate.has_claim(claim):
             self.access.check_statistics(study)
         return asked, message, claim
 
@@ -260,10 +302,7 @@ class RequestHandler:
         try:
             words, answer = getattr(worker, topic)(asked, message)
         except (Refusal, KeyError, TypeError, ValueError, IndexError):
-            if topic in (
-                Topic.QUERY,
-                Topic.ANALYSIS,
-            ):  # that a statistic is refused may tell of the rows: it counts as one
+            if topic in COUNTED:  # that a statistic is refused may tell of the rows: it counts as one
                 self.access.record_refusal({"study": asked.study, "topic": topic, **claim.words()})
                 self._gates[asked.study].claim(claim)
             raise

@@ -31,8 +31,8 @@ from wardround.deploy.site.policy import (
 from wardround.deploy.site.policy_file import read_policy
 from wardround.deploy.site.privacy_summary import LedgerCharges, privacy_cost
 from wardround.deploy.site.release import release_list
-from wardround.deploy.site.release.answer_size import AnswerSize, answer_of, prepared_rows
-from wardround.deploy.site.release.cleaning_review import review_sentences
+from wardround.deploy.site.release.answer_size import ARRAYS, AnswerSize, answer_of, prepared_rows
+from wardround.deploy.site.release.cleaning_review import review_sentences, survival_sentences
 from wardround.deploy.site.release.disclosure import in_own_cells
 from wardround.deploy.site.release.partner_questions import (
     all_settings,
@@ -47,14 +47,6 @@ from wardround.study import assemble
 from wardround.study.file import Study
 from wardround.study.partners import asks_of
 from wardround.study.release_noise import release_noise
-
-ARRAYS: Mapping[str, str] = {
-    "weight": "how many patients it trained on",
-    "update": "how far its patients moved the model, times that number",
-    "control": "how its gradients differ from the average, times that number",
-    "class_shares": "the share of each outcome among its patients, times that number",
-}
-"""What an answer's arrays tell, as in docs/explanation/what-leaves-a-site.md."""
 
 
 @dataclass(frozen=True)
@@ -124,6 +116,7 @@ def describe(home: SiteHome, offer: Offer, data: str | None = None) -> StudySumm
             (
                 *what_is_read(name, seen.rows, read, withheld, risky),
                 *what_is_changed(study),
+                *survival_sentences(study, frame[read], policy.smallest_cell),
                 *review_sentences(study, frame[read], policy.smallest_cell),
                 *blank_rows(study, frame),
                 *(monitor.what_is_watched(home, study, name, policy) if study.monitor is not None else ()),
@@ -350,16 +343,16 @@ def sent_after_training(study: Study) -> tuple[str, ...]:
     if study.privacy is not None:
         if release_noise(study).looks is None:
             return ("No loss and no figure of your patients is sent; your own exact figures stay with you.",)
+        right = "" if study.data.survival is not None else ", and a noised number of correct ones"
         return (
-            "After rounds: how many validation patients, a noised sum of their losses, and a noised number of correct"
-            " ones. At the end: figures from one noised table of your test patients; the exact ones stay with you.",
+            f"After rounds: how many validation patients, a noised sum of their losses{right}. At the end: figures from"
+            " one noised table of your test patients; the exact ones stay with you.",
         )
-    every = study.evaluation.every
+    every, survival = study.evaluation.every, study.data.survival is not None
     often = "After every round" if every == 1 else f"After every {every} rounds"
-    return (
-        f"{often}: three numbers about your validation patients (how many, their loss, how many correct)."
-        " At the end: quality figures on your test patients, computed here.",
-    )
+    told = "two numbers about your validation patients (how many, their loss)"
+    told = told if survival else "three numbers about your validation patients (how many, their loss, how many correct)"
+    return (f"{often}: {told}. At the end: quality figures on your test patients, computed here.",)
 
 
 def sent_of_risks(study: Study, policy: Policy) -> tuple[str, ...]:

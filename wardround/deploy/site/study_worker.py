@@ -16,9 +16,9 @@ import numpy as np
 from wardround.core import trees
 from wardround.core.chain import chain, first_carried
 from wardround.core.components.recipes import Recipe, from_json, recipe_of
-from wardround.core.contracts import Algorithm, Message, Params, Query, Scores, Site, Task, Transform
+from wardround.core.contracts import Algorithm, Message, Params, Query, Site, Task, Transform
 from wardround.core.errors import Refusal
-from wardround.core.federation import PARTS
+from wardround.core.federation import PARTS, task_of
 from wardround.core.files import write_whole
 from wardround.data.preparation import Preparation
 from wardround.data.site_rows import SiteRows, frame_for_schema, split_site_rows
@@ -58,7 +58,7 @@ from wardround.deploy.site.release.partner_questions import debit, given_to, ref
 from wardround.deploy.site.release.privacy_guard import Promise, SiteFacts
 from wardround.deploy.site.release.secure_round import SecureSite, sum_terms
 from wardround.deploy.site.release.two_server_round import HalvesSite, charged_halves
-from wardround.engine.predictions import predict_rows
+from wardround.engine.predictions import score_rows
 from wardround.engine.registry import make_from
 from wardround.engine.split_round import OwnRows, carried_round, kind_at, own_params, row_of
 from wardround.queries.cards import kinds_told
@@ -156,8 +156,9 @@ class StudyWorker:
         classes = self.own.schema.classes
         check_sites(asked.question.numbers, asked.question.positive, self.study, self.site, classes)
         three = self.own.prepare(preparation, f"site {self.site}, {self.table.origin}")
-        self.task = Task(preparation.shape, classes, self.table.target)
-        kind = np.int32 if classes else np.float32
+        schema = self.own.schema
+        self.task = task_of(schema.task, preparation.shape, classes, self.table.target, schema.horizons)
+        kind = self.task.label_type
         self.parts = {
             part: (x if preparation.image else np.ascontiguousarray(x, np.float32), np.ascontiguousarray(y, kind))
             for part, (x, y) in zip(PARTS, three, strict=True)
@@ -337,14 +338,19 @@ class StudyWorker:
         x, y = self.parts[part]
         return OwnRows(x, y, self.number)
 
+    def times_of(self, part: str) -> Any:
+        """Of survival: how long the patients of a part were followed up; else none."""
+        return None if self.own is None else self.own.times(self.own.parts[PARTS.index(part)])
+
     def _judged(self, asked: Received[AboutModel], message: Message) -> JudgedModel:
         algorithm, _ = self._method(asked)
         params = self._params(algorithm, asked, message)
         if asked.question.part not in self.parts:
             raise Refusal("a model was to be judged before the rows were prepared", remedy="start the study again")
-        x, y = self.parts[asked.question.part]
+        part = asked.question.part
+        x, y = self.parts[part]
         assert self.task is not None
-        scores = Scores(predict_rows(algorithm, params, x), y, np.array([0, len(y)]))
+        scores = score_rows(algorithm, params, x, y, self.task, self.times_of(part))
         return JudgedModel(scores, self.task, None if algorithm.personal is None else len(self._own("train").y))
 
     def _params(self, algorithm: Algorithm, asked: Received[Any], message: Message) -> Params:

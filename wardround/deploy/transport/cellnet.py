@@ -207,15 +207,15 @@ class Party:
         self._gate.pieces.responders[topic] = reply
         self._gate.answered.add(topic)
 
-    def ask(self, target: str, topic: str, body: bytes, *, within: float) -> bytes:
+    def ask(self, target: str, topic: str, body: bytes, *, within: float, most: int = LARGEST_MESSAGE) -> bytes:
         """The answer; raises Unanswered when it took more than `within` seconds, or when the other side goes away.
 
         The time that bytes take on a line which moves does not count. What shrinks much is packed on its way; an
-        answer that cannot be unpacked, or into more bytes than its topic's limit, raises Malformed.
+        answer that cannot be unpacked, or into more than `most` bytes, raises Malformed.
         """
-        return self.begin(target, topic, body, within=within).result()
+        return self.begin(target, topic, body, within=within, most=most).result()
 
-    def begin(self, target: str, topic: str, body: bytes, *, within: float) -> Asked:
+    def begin(self, target: str, topic: str, body: bytes, *, within: float, most: int = LARGEST_MESSAGE) -> Asked:
         """The same without waiting for it."""
         peer = self._peers.setdefault(target, PeerLines(self._folder))
 
@@ -225,7 +225,6 @@ class Party:
             return lambda: pieces.forget(number)
 
         pieces = self._gate.pieces
-        most = self._gate.largest.get(topic, LARGEST_MESSAGE)
         note = lambda why: self._gate.note(target, why)  # noqa: E731
         one = Exchange(target, topic, self._outlined(body), within, send=send, lines=peer, most=most, note=note)
         with self._lock:
@@ -256,14 +255,14 @@ class Party:
 
     def movements(self) -> dict[str, Movement]:
         """Transfers under way, by party."""
-        return {one.target: found for one in self._pending() if (found := one.movement) is not None}
+        found: dict[str, Movement] = {}
+        for one in self._pending():
+            if (moved := one.movement) is not None:
+                found[one.target] = moved if one.target not in found else found[one.target].beside(moved)
+        return found
 
     def lines(self, target: str) -> PeerLines:
         return self._peers.setdefault(target, PeerLines(self._folder))
-
-    def limit(self, topic: str, most: int) -> None:
-        """Receive no answer to this topic that has more than so many bytes."""
-        self._gate.largest[topic] = most
 
     def state_change(self, endpoint: Any) -> None:
         """CellNet's word for somebody coming or going."""

@@ -87,8 +87,6 @@ class Gate:
         self.cell, self.own, self.listens = cell, own, listens
         self.answered: set[str] = set()
         self.asked: set[str] = set()
-        self.largest: dict[str, int] = {}
-        """Bytes that an answer may have, by what was asked."""
         self.refused: dict[tuple[str, str], int] = {}
         core, self.manager = cell.core_cell, cell.core_cell.communicator.conn_manager
         self.pieces = SmallMessages(self.manager, own)

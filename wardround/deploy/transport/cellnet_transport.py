@@ -4,6 +4,7 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from wardround.deploy.protocol.wire import LARGEST_MESSAGE
 from wardround.deploy.transport.cellnet import Party
 from wardround.deploy.transport.contract import Asked, Unanswered
 from wardround.deploy.transport.site_register import REVOKED, SiteRegister
@@ -20,15 +21,12 @@ class CellNetTransport:
     def ask(self, site: str, topic: str, body: bytes, within: float) -> bytes:
         return self.begin(site, topic, body, within).result()
 
-    def begin(self, site: str, topic: str, body: bytes, within: float) -> Asked:
+    def begin(self, site: str, topic: str, body: bytes, within: float, most: int = LARGEST_MESSAGE) -> Asked:
         if self.register.is_revoked(site):
             gone = Asked()
             gone.set_exception(Unanswered(site, REVOKED, gone=True))
             return gone
-        return self.party.begin(site, topic, body, within=within)
-
-    def limit(self, topic: str, most: int) -> None:
-        self.party.limit(topic, most)
+        return self.party.begin(site, topic, body, within=within, most=most)
 
     def announce(self, topic: str, bodies: Mapping[str, bytes]) -> int:
         return self.register.announce(topic, bodies)

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from concurrent.futures import Future
 from typing import Protocol, runtime_checkable
 
+from wardround.deploy.protocol.wire import LARGEST_MESSAGE
+
 
 class Unanswered(Exception):
     """A request that got no answer: `gone` when the site went away, else it was late or the line broke."""
@@ -41,10 +43,6 @@ class Transport(Protocol):
         """
         ...
 
-    def limit(self, topic: str, most: int) -> None:
-        """From now on no reply to this topic has more than so many bytes; what is larger need not be received."""
-        ...
-
     def announce(self, topic: str, bodies: Mapping[str, bytes]) -> int:
         """Write down what is about to be sent to whom; all of it is on the disk when this returns.
 
@@ -69,6 +67,13 @@ class Transport(Protocol):
 class ManyAtOnce(Protocol):
     """A transport that needs no thread for each site that is asked."""
 
-    def begin(self, site: str, topic: str, body: bytes, within: float) -> Asked:
-        """As `ask`, without waiting for the reply."""
+    def begin(self, site: str, topic: str, body: bytes, within: float, most: int = LARGEST_MESSAGE) -> Asked:
+        """As `ask`, without waiting for the reply; one of more than `most` bytes need not be received."""
         ...
+
+
+def ask_at_most(transport: Transport, site: str, topic: str, body: bytes, within: float, most: int) -> bytes:
+    """As `ask`; where the transport can, a reply of more than `most` bytes is not received."""
+    if isinstance(transport, ManyAtOnce):
+        return transport.begin(site, topic, body, within, most).result()
+    return transport.ask(site, topic, body, within)

@@ -168,9 +168,6 @@ class FlareTransport:
             raise Unanswered(site, REVOKED, gone=True)
         return self.controller.exchange(site, topic, body, within)
 
-    def limit(self, topic: str, most: int) -> None:
-        """FLARE has received a reply before it is ours to look at."""
-
     def announce(self, topic: str, bodies: Mapping[str, bytes]) -> int:
         return self.register.announce(topic, bodies)
 

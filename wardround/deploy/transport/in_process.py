@@ -31,9 +31,6 @@ class InProcess:
             raise Unanswered(site, "it is not connected", gone=True)
         return self.sites[site](topic, COORDINATOR, body)
 
-    def limit(self, topic: str, most: int) -> None:
-        """Nothing is received here: what the handlers give is in memory already."""
-
     def announce(self, topic: str, bodies: Mapping[str, bytes]) -> int:
         return self.register.announce(topic, bodies)
 

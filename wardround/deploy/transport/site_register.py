@@ -23,8 +23,8 @@ class SiteRegister:
     study: str = ""
     """Where one transport serves one study; else a request names it."""
     _revoked: tuple[float, frozenset[str]] = field(default=(-1.0, frozenset()))
-    _last: dict[tuple[str, str], str] = field(default_factory=dict)
-    """By site and topic, the hash of what was said last."""
+    _last: dict[tuple[str, str, str], str] = field(default_factory=dict)
+    """By site, study and topic, the hash of what was said last."""
 
     def is_revoked(self, site: str) -> bool:
         return site in self.revoked_names()
@@ -55,7 +55,7 @@ class SiteRegister:
         new = {
             site: body
             for site, body in bodies.items()
-            if not self.is_revoked(site) and self._last.get((site, str(topic))) != hashes[id(body)]
+            if not self.is_revoked(site) and self._last.get((site, studies[id(body)], str(topic))) != hashes[id(body)]
         }
         self.log.append(
             *(
@@ -71,7 +71,7 @@ class SiteRegister:
                 for site, body in new.items()
             )
         )
-        self._last |= {(site, str(topic)): hashes[id(body)] for site, body in new.items()}
+        self._last |= {(site, studies[id(body)], str(topic)): hashes[id(body)] for site, body in new.items()}
         return sum(map(len, new.values()))
 
 

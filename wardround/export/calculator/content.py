@@ -11,7 +11,7 @@ from wardround.evaluate.clinical.calibration_fit import SURE
 from wardround.export.network import Network, PlainModel, evaluate, plain_model, smooth_map
 from wardround.export.trial_rows import refuse_difference, trial_table
 from wardround.predict.explanation import FIRST, NARROWEST, TOLERANCE, typical_row
-from wardround.predict.predictor import Predictor, Rows
+from wardround.predict.predictor import Predictor, Rows, refuse_survival
 from wardround.predict.table import FAR, range_of
 
 MAP_WORDS = {"log_odds", "intercept", "slope"}
@@ -21,6 +21,7 @@ MOST_NUMBERS = 2_000_000
 
 def calculator_content(predictor: Predictor) -> dict[str, Any]:
     """Plain values; refused for a model of arrays, one of others' components, or one too large for a page."""
+    refuse_survival(predictor, "a calculator")
     preparation = predictor.preparation
     model = plain_model(predictor)
     many = sum(layer.kernel.size + layer.bias.size for _, part in model.parts for layer in part.dense)

@@ -51,6 +51,12 @@ def is_quantity(run: Run) -> bool:
 def question(run: Run) -> str:
     if is_quantity(run):
         return "Patients are grouped by the predicted value; each point is one group. On the line, both agree."
+    if run.task.kind == "survival":
+        return (
+            "Do patients who are given a risk of 30 % by the last horizon have the event by then in 30 % of cases? "
+            "Patients are grouped by the predicted risk; each point is one group, with what its Kaplan-Meier curve "
+            "shows. On the line, both agree; below it the risk is told too high."
+        )
     if len(run.task.classes) > 2:
         return (
             "Do predictions made with a confidence of 70 % turn out right in 70 % of cases? Patients are grouped by "

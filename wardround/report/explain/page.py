@@ -36,7 +36,10 @@ def explain_page(result: ExplainResult, manifest: Json, remarks: Sequence[str] =
 
 
 def subtitle(result: ExplainResult, manifest: Json) -> Html:
-    words = [safe(f"For which patients does another hospital's model know more? {plain(result.task.target)}")]
+    words = [
+        safe("For which patients does another hospital's model know more?"),
+        safe(f"outcome: {plain(result.task.target)}"),
+    ]
     if manifest.get("finished"):
         words.append(safe(f"finished {date_text(manifest['finished'])}"))
     return join(words, " · ")
@@ -70,13 +73,15 @@ def site_parts(result: ExplainResult, one: SiteAnswer, at: int) -> list[Html]:
             for place, rule in enumerate(used)
         ]  # fmt: skip
         steps.append(Html(f"Otherwise {safe(one.site)}'s own model decides."))
-        parts += [paragraph(Html("The rules, as `wardround predict` follows them:")), bullets(steps)]
+        parts += [paragraph(Html("The rules, as <code>wardround predict</code> follows them:")), bullets(steps)]
     elif one.verdict == "gain":
         parts.append(
             paragraph(
                 Html(
-                    "No short rule describes these patients; `wardround predict` keeps the own model for everybody, "
-                    "since a choice that nobody can read is not followed."
+                    "No short rule describes these patients; they are known by their nearest neighbours. "
+                    "<code>wardround predict</code> follows this choice where the hospital's validation patients are "
+                    "kept (at a real site, or with <code>keep_neighbours = true</code>), and keeps the own model where "
+                    "they are not."
                 )
             )
         )

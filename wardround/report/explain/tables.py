@@ -15,11 +15,11 @@ def share(value: float | None) -> str:
 def p_value(value: float | None) -> str:
     """
     >>> p_value(0.0312), p_value(3.2e-9), p_value(None)
-    ('0.031', '3e-09', '–')
+    ('0.031', '<0.001', '–')
     """
     if value is None:
         return "–"
-    return f"{value:.2g}" if value >= 0.001 else f"{value:.0e}"
+    return f"{value:.2g}" if value >= 0.001 else "<0.001"
 
 
 def success(done: HandedOver) -> FigureCell:

@@ -6,7 +6,7 @@ from rich.text import Text
 from wardround.report.explain.tables import p_value, share
 from wardround.report.html.markup import plain
 from wardround.runs.explain.explain_result import ExplainResult
-from wardround.runs.explain.gaps_result import GapsResult
+from wardround.runs.explain.gaps_result import GapsResult, StopGap
 
 
 def explain_lines(result: ExplainResult) -> list[str]:
@@ -36,23 +36,35 @@ def rules_table(result: ExplainResult) -> Table | None:
     return shown
 
 
+VERDICTS = {"gap": "★ yes", "performance": "no (P)", "entropy": "no (E)"}
+
+
 def gaps_table(result: GapsResult) -> Table:
-    """Every practice and organisation, with the verdict before and after equal sizes."""
-    shown = Table(title=Text(f"Practice gaps: {plain(result.question)}"), title_justify="left")
-    for name in ("practice", "at", "against", "performance", "entropy", "verdict", "at equal size", "stop-gap"):
-        shown.add_column(Text(name))
-    marks = {"gap": "★", "performance": "P", "entropy": "E"}
+    """Every practice and pair of organisations, with the verdict (at equal sizes, where these were compared)."""
+    shown = Table(title=Text(f"Practice gaps: {plain(result.question)}"), title_justify="left", caption_justify="left")
+    has_stop_gap = any(one.stop_gap is not None for one in result.gaps)
+    names = ["practice", "at", "against", "performance", "entropy", "gap", *(["stop-gap"] if has_stop_gap else [])]
+    for name in names:
+        shown.add_column(Text(name), overflow="fold")
     for one in result.gaps:
-        stop = one.stop_gap
-        said = "–"
-        if stop is not None:
-            said = f"{share(stop.success)} right, p {p_value(stop.test_p)}" if stop.used else "declined"
-        cells = (
+        cells = [
             one.practice, one.organisation, one.other, _difference(one.performance.value),
-            _difference(one.entropy.value), marks.get(one.verdict, ""), marks.get(one.sized_verdict, "–"), said,
-        )  # fmt: skip
+            _difference(one.entropy.value), VERDICTS.get(one.sized_verdict or one.verdict, "–"),
+        ]  # fmt: skip
+        if has_stop_gap:
+            cells.append(_stop_gap(one.stop_gap))
         shown.add_row(*(Text(plain(cell)) for cell in cells))
+    shown.caption = Text(
+        "Own model less the other's. No gap, since P: the own model is better; E: the other is not better, and its"
+        " scores are not more consistent."
+    )
     return shown
+
+
+def _stop_gap(stop: StopGap | None) -> str:
+    if stop is None:
+        return "–"
+    return f"{share(stop.success)} right, p {p_value(stop.test_p)}" if stop.used else "declined"
 
 
 def _difference(value: float | None) -> str:

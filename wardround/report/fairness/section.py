@@ -90,10 +90,12 @@ def explanation() -> Html:
 
 def sentence(one: MethodFairness, column: FairnessColumn, outcome: PredictedOutcome, *, alone: bool) -> Html:
     """How many of those with the outcome are found in each group, and whether chance could explain the gap."""
+    survival = any("c_index" in own.metrics for own in column.groups.values())
+    metric = "c_index" if survival else "recall"
     recalls = {
-        name: own.metrics["recall"]
+        name: own.metrics[metric]
         for name, own in column.groups.items()
-        if own.metrics.get("recall", NOT_MEASURED).value is not None and name not in left_out_groups(column)
+        if own.metrics.get(metric, NOT_MEASURED).value is not None and name not in left_out_groups(column)
     }
     if len(recalls) < 2:
         return Html("")
@@ -103,6 +105,10 @@ def sentence(one: MethodFairness, column: FairnessColumn, outcome: PredictedOutc
     who = f"with {plain(outcome.target)} {plain(outcome.positive)}" if outcome.positive else "with the outcome"
     model = "the model" if alone else f"“{plain(one.label)}”"
     most = "" if len(named) == len(rising) else f" These are the two ends of {len(rising)} groups."
+    if survival:
+        listed = [f"{plain(name)} {recalls[name].value or 0.0:.2f}" for name in named]
+        first = f"How well {model} orders patients by risk (C-index, 0.5 is guessing): {', '.join(listed)}.{most}"
+        return safe(f"{first} {overlap_sentence(recalls[rising[0]], recalls[rising[-1]])}".strip())
     first = f"Share of patients {who} that {model} finds: {', '.join(listed)}.{most}"
     return safe(f"{first} {overlap_sentence(recalls[rising[0]], recalls[rising[-1]])}".strip())
 

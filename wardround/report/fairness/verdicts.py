@@ -78,7 +78,7 @@ def observed_change(claim: Claim) -> Html:
 def claim_tests(claim: Claim, partitions: Mapping[str, str]) -> Html:
     """Every test of a claim with its numbers."""
     said = ("Measure, setting", *(end.capitalize() for end in claim.ends))
-    heads = (*said, "What was tested (expected above 0)", "p", "Says")
+    heads = (*said, "What was tested (expected above 0, if not said otherwise)", "p", "Says")
     rows = [
         [
             safe(f"{label(test.what)}, {partitions.get(test.partition, test.partition)}"),
@@ -100,4 +100,6 @@ def trial_cell(test: Trial) -> Html:
     if found.value is None:
         return Html(f'<span class="undefined">{safe(found.reason or "not defined")}</span>')
     reach = numbers.interval(MetricValue(value=found.value, low=found.low, high=found.high)) or found.reason
-    return join([safe(numbers.with_sign(found.value)), Html(f'<span class="interval">{safe(reach)}</span>')], " ")
+    expected = "" if test.within is None else f", expected within {numbers.score(test.within)} of 0"
+    shown = Html(f'<span class="interval">{safe(f"{reach}{expected}")}</span>')
+    return join([safe(numbers.with_sign(found.value)), shown], " ")

@@ -64,6 +64,8 @@ def purpose(card: Facts) -> list[str]:
     what = f"It predicts {safe(task['target'])}"
     if task.get("positive"):
         what += f" (outcome: {safe(task['positive'])})"
+    elif task.get("horizons"):
+        what += f", whether and when it comes (by {', '.join(f'{one:g}' for one in task['horizons'])}),"
     elif task["classes"]:
         what += f" ({', '.join(safe(one) for one in task['classes'])})"
     else:

@@ -162,7 +162,8 @@ def from_data(result: RunResult, card: Facts) -> dict[str, ItemAnswer]:
     """Who the patients are."""
     rows, sites = card["data"]["rows"], card["data"]["sites"]
     counted = f"{rows['train']} training, {rows['validation']} validation and {rows['test']} test patients"
-    classes = f" ({', '.join(result.task.classes)})" if result.task.classes else ", a quantity"
+    other = ", a mask of every image" if result.task.kind == "segmentation" else ", a quantity"
+    classes = f" ({', '.join(result.task.classes)})" if result.task.classes else other
     found = {
         "6a": ItemAnswer(PARTLY, f"{sites} hospital{'' if sites == 1 else 's'}."),
         "8a": ItemAnswer(PARTLY, f"{result.task.target}{classes}."),
@@ -202,6 +203,10 @@ def from_results(result: RunResult, card: Facts) -> dict[str, ItemAnswer]:
 def output_words(result: RunResult) -> str:
     if result.task.kind == "regression":
         return "A predicted value."
+    if result.task.kind == "survival":
+        return "The risk of the event by each horizon; no threshold was chosen."
+    if result.task.kind == "segmentation":
+        return "A probability for every pixel of an image, which is marked from one half on."
     point = next((one.clinical.operating_point for one in result.methods if one.clinical is not None), None)
     if point is None or point.threshold is None:
         return "A probability for each class; no threshold was chosen."

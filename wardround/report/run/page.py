@@ -8,6 +8,7 @@ from pathlib import Path
 from wardround import __version__
 from wardround.core.errors import Refusal
 from wardround.report.analysis.page import analysis_page
+from wardround.report.clinical.case_pictures import CasePicture, pictures_section
 from wardround.report.explain.page import selection_page
 from wardround.report.html.document import date_text, document, notices
 from wardround.report.html.markup import Html, join, safe, section
@@ -76,9 +77,10 @@ def run_page(run: Run) -> Html:
     return document(run.name, subtitle(run), content(run), run.manifest)
 
 
-def own_page(result: RunResult, study: Json) -> Html:
-    """Of a site's own report, which is made at the site and has no run folder."""
-    return run_page(replace(run_of(result), manifest={"study": study, "wardround": __version__}))
+def own_page(result: RunResult, study: Json, pictures: Sequence[CasePicture] = ()) -> Html:
+    """Of a site's own report, which is made at the site and has no run folder; no other page shows `pictures`."""
+    run = replace(run_of(result), manifest={"study": study, "wardround": __version__})
+    return document(run.name, subtitle(run), join([content(run), pictures_section(pictures)]), run.manifest)
 
 
 def subtitle(run: Run) -> Html:

@@ -14,7 +14,18 @@ from wardround.runs.scores import MetricValue
 
 MANY = 30
 """Above so many hospitals a row each helps nobody: their distribution is shown instead."""
-BOUNDED = {"roc_auc", "pr_auc", "accuracy", "balanced_accuracy", "f1", "precision", "recall", "brier"}
+BOUNDED = {
+    "roc_auc",
+    "pr_auc",
+    "accuracy",
+    "balanced_accuracy",
+    "f1",
+    "precision",
+    "recall",
+    "brier",
+    "c_index",
+    "integrated_brier",
+}
 
 
 def bounds(metric: str) -> tuple[float | None, float | None]:

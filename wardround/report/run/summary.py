@@ -5,7 +5,9 @@ from collections.abc import Callable, Sequence
 from wardround.report import method_names, numbers
 from wardround.report.html.markup import Html, join, safe
 from wardround.report.metric_names import is_lower_better, label_of, meaning_of
+from wardround.report.run.advised_method import advice_of
 from wardround.report.run.ranking import best_at, best_overall, lead_of
+from wardround.report.run.times import horizons_named
 from wardround.runs.fields import mapping, total
 from wardround.runs.result import ALL, MethodResult
 from wardround.runs.run import Run
@@ -50,6 +52,7 @@ def summary(run: Run) -> list[tuple[str, Html]]:
         ("Measure", measure_meaning(run)),
         ("Result", ranking(run)),
         ("Certainty", join([part for part in (certainty(run), interval_note(run)) if part], " ")),
+        ("Which method", safe(advice_of(run))),
     ]
     unfinished = Html("The run was interrupted before it was evaluated, so no model can be called best yet.")
     parts = [
@@ -84,6 +87,8 @@ def training(run: Run) -> Html:
         what = Html(f"{what} that predicts {strong(target)}")
         if positive is not None and run.task.kind == "classification":
             what = Html(f"{what} (outcome: {safe(positive)})")
+        elif run.task.kind == "survival":
+            what = Html(f"{what}, that is whether and when it comes (by {safe(horizons_named(run))}),")
     if not run.methods:
         return Html(f"{what}. No training is recorded.")
     if len(run.methods) == 1:

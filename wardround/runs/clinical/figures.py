@@ -107,6 +107,24 @@ class ModelImportance(ResultPart):
     """Why there is none."""
 
 
+class HorizonFigures(ResultPart):
+    """Survival at one horizon, all test patients as one."""
+
+    horizon: Number
+    predicted: Number
+    """Mean risk of the event by then, as predicted,"""
+    observed: Number
+    """and as seen: one minus the Kaplan-Meier curve, with its interval."""
+    low: Number
+    high: Number
+    events: Whole
+    followed: Whole
+    """Patients who were followed up to the horizon without the event."""
+    brier: Number
+    brier_same_for_all: Number
+    """The Brier score of telling every patient the risk that was seen."""
+
+
 class ClinicalFigures(ResultPart):
     """Of the first split, whose models are kept; what does not apply to the task is left out."""
 
@@ -116,6 +134,8 @@ class ClinicalFigures(ResultPart):
     classes: ByName[FlagCounts] = Field(default_factory=dict)
     """Of more than two classes: each against the rest."""
     importance: ModelImportance | None = None
+    horizons: Many[HorizonFigures] = ()
+    """Of survival."""
 
     @property
     def threshold(self) -> float:

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
+from wardround.data.survival.intervals import SurvivalOutcome
 from wardround.study.sections.section import Named, Section, Settings
 
 
@@ -98,6 +99,9 @@ class CleaningSection(Section):
         return self
 
 
+OF_SURVIVAL = ("time", "event", "event_is", "horizons")
+
+
 class DataSection(BaseModel):
     """Where the rows come from; keys that are not named here belong to the source or data set."""
 
@@ -109,6 +113,15 @@ class DataSection(BaseModel):
     """The same of the asking site ([study] user), where they differ: such as half to train and half to test, while all
     patients of the others are for training (shares = [1, 0, 0])."""
     split_by: str | None = None
+    time: str | None = None
+    """Survival: the column that tells how long a patient was followed up,"""
+    event: str | None = None
+    """the column that tells whether the event ended it (1, true or yes) or the patient was lost from sight,"""
+    event_is: str | None = None
+    """by another value, where it is not these; all others then count as censored,"""
+    horizons: list[float] | None = Field(default=None, min_length=1, max_length=50)
+    """and up to which times the event is predicted, in the units of the column, rising: [365, 1825]. There is no target
+    then."""
     missing_columns: Literal["refuse", "fill"] = "refuse"
     missing_target: Literal["refuse", "drop"] = "refuse"
     empty_sites: Literal["refuse", "keep"] = "refuse"
@@ -123,5 +136,38 @@ class DataSection(BaseModel):
         return tuple(self.user_shares if self.user_shares is not None and site == user else self.shares)
 
     @property
+    def survival(self) -> SurvivalOutcome | None:
+        """What is said of times and events, where the task is survival."""
+        if self.time is None or self.event is None or self.horizons is None:
+            return None
+        return SurvivalOutcome(self.time, self.event, tuple(self.horizons), self.event_is or "")
+
+    @property
     def settings(self) -> Settings:
-        return dict(self.model_extra or {})
+        said = {} if self.survival is None else {"target": self.event, "task": "survival"}
+        return {**(self.model_extra or {}), **said}
+
+    @model_serializer(mode="wrap")
+    def _words(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        # The words of a study are its identity: studies of another task say nothing of these.
+        return {key: value for key, value in write(self).items() if value is not None or key not in OF_SURVIVAL}
+
+    @model_validator(mode="after")
+    def _whole_outcome(self) -> "DataSection":
+        said = [key for key in OF_SURVIVAL if getattr(self, key) is not None]
+        if not said:
+            return self
+        missing = [key for key in ("time", "event", "horizons") if key not in said]
+        if missing:
+            raise ValueError(f"survival needs time, event and horizons; {' and '.join(missing)} is not said")
+        assert self.horizons is not None
+        if any(not 0 < one < inf for one in self.horizons) or sorted(set(self.horizons)) != self.horizons:
+            raise ValueError("horizons should be times above 0 in rising order, such as [365, 1825]")
+        if self.time == self.event:
+            raise ValueError("time and event should be two columns")
+        if self.cleaning.rules:
+            raise ValueError("labeling functions vote for classes, not for times: remove the rules")
+        more = [key for key in ("target", "task", "positive") if key in (self.model_extra or {})]
+        if more:
+            raise ValueError(f"with time and event the outcome is survival; remove {' and '.join(more)}")
+        return self

@@ -34,11 +34,14 @@ def own_templates(series: Values, least: int, seed: int) -> tuple[Values, Values
         sums = np.zeros_like(centers)
         np.add.at(sums, nearest, rows)
         centers = np.where(counts[:, None] > 0, sums / np.maximum(counts, 1)[:, None], centers)
-    distances = np.sqrt(squared_distances(rows, centers))
-    nearest = distances.argmin(axis=1)
-    kept = [place for place in range(many) if (nearest == place).sum() >= least]
-    radii = [float(distances[nearest == place, place].max()) for place in kept]
-    return centers[kept], np.array(radii)
+    nearest = squared_distances(rows, centers).argmin(axis=1)
+    groups = [rows[nearest == place] for place in range(many) if (nearest == place).sum() >= max(1, least)]
+    # The means of just these groups: those of the last pass may be of fewer series, even of one.
+    templates = np.array([group.mean(axis=0) for group in groups]).reshape(-1, series.shape[1])
+    radii = [
+        float(np.sqrt(squared_distances(group, one[None])).max()) for group, one in zip(groups, templates, strict=True)
+    ]
+    return templates, np.array(radii)
 
 
 def step_of(length: int) -> float:

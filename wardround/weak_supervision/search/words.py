@@ -35,27 +35,54 @@ def own_words(
         for word, count in documents.items()
         if count >= max(least, low * many) and count <= high * many and set(word) <= known and len(word) <= LONGEST
     }
-    return kept - set(denied) - likely_names(texts, kept)
+    return kept - denied_words(kept, denied) - likely_names(texts, kept)
+
+
+def denied_words(words: Iterable[str], denied: Iterable[str]) -> set[str]:
+    """Those that are denied, however a list writes them, and their genitives.
+
+    >>> sorted(denied_words({"hiv", "meyer's", "pain"}, ["HIV", "Dr. Meyer"]))
+    ['hiv', "meyer's"]
+    """
+    listed = {token for one in denied for token in tokens_of(one)}
+    return {word for word in words if word in listed or word.removesuffix("'s") in listed}
 
 
 def likely_names(texts: Sequence[str], words: set[str]) -> set[str]:
-    """Words that within sentences are mostly written with a capital letter.
+    """Words that within sentences are mostly written with a capital letter, or only ever with one.
 
-    >>> sorted(likely_names(["We saw Smith. Pain.", "Then Smith had pain"], {"smith", "pain"}))
-    ['smith']
+    Of a text without small letters nothing is learned.
+
+    >>> texts = ["We saw Smith. Pain.", "Then Smith had pain", "Seen for: JONES", "Lee slept. Meals came", "meals"]
+    >>> sorted(likely_names(texts, {"smith", "pain", "jones", "lee", "meals"}))
+    ['jones', 'lee', 'smith']
     """
     uses = dict.fromkeys(words, 0)
     capitals = dict.fromkeys(words, 0)
+    begins = dict.fromkeys(words, 0)
+    small: set[str] = set()
     for text in texts:
         end = 0
+        if text.isupper():
+            continue
         for found in TOKEN.finditer(text.replace("’", "'")):
             word, between = found.group(), text[end : found.start()]
             first, end = end == 0 or any(sign in between for sign in '.!?:\n"'), found.end()
             lowered = word.lower()
-            if not first and lowered in uses and not (len(word) > 1 and word.isupper()):
+            if lowered not in uses:
+                continue
+            if word[0].islower():
+                small.add(lowered)
+            if first or (len(word) > 1 and word.isupper()):
+                begins[lowered] += 1
+            else:
                 uses[lowered] += 1
                 capitals[lowered] += word[0].isupper()
-    return {word for word in words if uses[word] and capitals[word] > CAPITAL * uses[word]}
+    return {
+        word
+        for word in words
+        if (capitals[word] > CAPITAL * uses[word] if uses[word] else begins[word] and word not in small)
+    }
 
 
 def to_codes(words: Sequence[str]) -> Values:

@@ -155,7 +155,7 @@ def rebuild_rows(model: Model, federation: Federation, heard: FirstRound, params
     counts = federation.part("train")[1]
     middle = federation.x[federation.rows_of("train")].astype(np.float64).mean(axis=0)
     middle = middle / 255.0 if federation.x.dtype == np.uint8 else middle
-    if layer is None and (counts.max(initial=0) > 1 or task.regression):
+    if layer is None and (counts.max(initial=0) > 1 or not task.classes):
         return {"not_tried": "the first layer is not dense: a batch would have to be searched for by optimisation"}
     found: list[Closeness] = []
     for site, update in enumerate(heard.updates):
@@ -181,7 +181,7 @@ def rebuild_rows(model: Model, federation: Federation, heard: FirstRound, params
 
 def read_labels(plan: TrainingPlan, federation: Federation, heard: FirstRound, params: Any) -> dict[str, Any]:
     task = federation.task
-    name = None if task.regression else last_bias(params, task.outputs)
+    name = last_bias(params, task.outputs) if task.classification else None
     if name is None:
         return {"not_tried": "there are no classes, or the last layer has no bias"}
     guess = mean_prediction(plan.model, params, task.shape)

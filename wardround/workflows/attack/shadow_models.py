@@ -28,9 +28,9 @@ class Shadows:
 def shadows_of(study: Study, plan: TrainingPlan, models: int) -> Shadows:
     """Train the study on so many random halves of each site's patients; `plan` is that of its own method on all."""
     federation, seed = plan.federation, plan.seed
-    if federation.task.regression:
+    if not federation.task.classification:
         raise Refusal(
-            "membership is attacked through the probability of a label, and the target is a number",
+            "membership is attacked through the probability of a label, and the target is no class",
             where="attack",
             remedy="attack a classification",
         )

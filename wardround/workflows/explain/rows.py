@@ -91,7 +91,7 @@ def split_rows(study: Study, raw: Table, seed: int, *, by_patient: bool = True) 
 
 def rows_of(loaded: LoadedData, by: str) -> ExplainRows:
     task, table = loaded.federation.task, loaded.table
-    if len(task.classes) != 2:
+    if not task.binary:
         kind = "a number" if task.regression else f"one of {len(task.classes)} outcomes"
         raise Refusal(
             f"{task.target!r} is {kind}, and rules are about classifiers of two outcomes",

@@ -181,4 +181,4 @@ def refuse_user(study: Study, setting: Setting) -> None:
 
 
 def is_one_class(labels: np.ndarray[Any, Any], task: Task) -> bool:
-    return not task.regression and len(np.unique(labels)) < 2
+    return bool(task.classes) and len(np.unique(labels)) < 2

@@ -74,7 +74,7 @@ def train_ways(plan: TrainingPlan, user: int, partners: Sequence[int]) -> Ways:
         question = replace(asked, seed=plan.seed)
         together, model = train_among(engine, question, [user, *partners])
         common, _ = train_among(engine, question, plan.participation.cohort(1).tolist())
-        expectable = bool(partners) and not setting.federation.task.regression
+        expectable = bool(partners) and bool(setting.federation.task.classes)
         expected = expected_from(question, model) if expectable else None
     known = {parameter.name for parameter in registry.find("algorithm", "local").parameters}
     inherited = {key: value for key, value in study.algorithm.settings.items() if key in known}
@@ -146,7 +146,8 @@ def measure_gain(study: Study, ways: Sequence[Ways], user: int, tried: Sequence[
 
 
 def loss_name(setting: Setting) -> str:
-    return "rmse" if setting.federation.task.regression else "log_loss"
+    task = setting.federation.task
+    return "pixel_log_loss" if task.segmentation else "rmse" if task.regression else "log_loss"
 
 
 def mean_figure(ways: Sequence[Ways], way: str, metric: str, user: int) -> float | None:

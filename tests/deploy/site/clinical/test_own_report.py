@@ -36,7 +36,7 @@ def predicted(consortium: Any, study: Any) -> tuple[Any, Any]:
     """Risks and outcomes of the site's test patients, by its own rows and the model file."""
     home, name = consortium.homes[SITE], consortium.id(study)
     worker = rows_of(home, read_offer(home, name), study)
-    scores = scores_of(read_predictor(own_model(home.folder(name), name)), worker.parts, "test")
+    scores = scores_of(read_predictor(own_model(home.folder(name), name)), worker, "test")
     return scores.predicted[:, worker.positive], scores.actual == worker.positive
 
 

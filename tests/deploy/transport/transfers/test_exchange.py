@@ -87,6 +87,24 @@ def test_a_model_travels_once_whatever_is_asked_about_it() -> None:
     assert SIZE < sum(size for _, size in site.pieces) < SIZE + before + 2000
 
 
+def test_a_process_that_is_told_to_end_in_the_middle_of_a_transfer_waits_for_nothing() -> None:
+    """SIGTERM took 95 seconds while a model was on its way: the parts were waited for, each with its own time."""
+    site, lines = Site(), PeerLines()
+    one = Exchange("site", "begin", OutlinedMessage(BEGIN), 600.0, send=site.send, lines=lines)
+    one.begin()
+    while one.movement is None or not one.movement.moved:
+        site.waiting.pop(0)()
+    assert site.waiting  # parts are on their way
+    one.cancel("the coordinator is stopping")
+    problem = one.answer.exception(0)
+    assert isinstance(problem, Unanswered)
+    assert problem.gone
+    assert lines.down.on_way == 0
+    while site.waiting:  # what still comes disturbs nobody
+        site.waiting.pop(0)()
+    assert site.ask(BEGIN, lines).result() == b"done"
+
+
 def test_one_that_was_started_again_is_sent_what_it_has_forgotten() -> None:
     site, lines = Site(), PeerLines()
     site.ask(BEGIN, lines).result()

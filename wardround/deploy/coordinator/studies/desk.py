@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +17,7 @@ from wardround.deploy.coordinator.events import Observer, StudyOffered
 from wardround.deploy.coordinator.gather import reasons_of
 from wardround.deploy.coordinator.queue import has_begun, is_finished, queued_studies
 from wardround.deploy.coordinator.studies.errands import run_errands, studies_with_errands
+from wardround.deploy.coordinator.studies.interruption import StudyTransport
 from wardround.deploy.coordinator.studies.offers import LONGEST_PAUSE, PAUSE, Standing, announce, ask_offer
 from wardround.deploy.coordinator.studies.submission import Submission, policy_of
 from wardround.deploy.home import CoordinatorHome
@@ -34,14 +35,14 @@ class StudyDesk:
 
     home: CoordinatorHome
     transport: Transport
-    transport_of: Callable[[str], Transport]
+    transport_of: Callable[[str], StudyTransport]
     submission_of: Callable[[str], Submission]
     end: Callable[[str, str, str], None]
     observer: Observer
     clock: Callable[[], float] = time.monotonic
     standings: dict[str, Standing] = field(default_factory=dict)
-    running: str = ""
-    """The study that is conducted now, which is not offered here any more."""
+    running: set[str] = field(default_factory=set)
+    """Studies that are conducted now, which are not offered here any more."""
     errands: dict[str, set[str]] = field(default_factory=dict)
     _guard: threading.RLock = field(default_factory=threading.RLock)
     _visited: dict[str, tuple[float, float]] = field(default_factory=dict)
@@ -67,6 +68,8 @@ class StudyDesk:
         """The first of the queue that can begin; one that never will is ended."""
         with self._guard:
             for name in queued_studies(self.home):
+                if name in self.running:
+                    continue
                 if is_finished(self.home.folder(name)) or has_begun(self.home.folder(name)):
                     return name
                 standing = self.standings.get(name)
@@ -86,6 +89,10 @@ class StudyDesk:
         """A site that has just come is not left waiting."""
         self._visited.pop(site, None)
 
+    def unchanged(self) -> AbstractContextManager[object]:
+        """Nothing changes here within; whoever needs another lock as well takes this one first."""
+        return self._guard
+
     def words(self) -> dict[str, Any]:
         """How the offers stand, for the status."""
         with self._guard:
@@ -96,19 +103,27 @@ class StudyDesk:
                     "left_out": dict(sorted(reasons_of(one.left_out).items())),
                 }
                 for name, one in self.standings.items()
-                if name != self.running
+                if name not in self.running
             }
 
     def take_running(self, name: str) -> Standing | None:
         """The study is conducted from now on; gives how it stands."""
         with self._guard:
-            self.running = name
+            self.running.add(name)
             return self.standings.get(name)
 
-    def release_running(self) -> None:
+    def unless_running(self, name: str, end: Callable[[], None]) -> bool:
+        """End a study that waits, while it cannot begin; whether it waited."""
         with self._guard:
-            self.standings.pop(self.running, None)
-            self.running = ""
+            waits = name not in self.running
+            if waits:
+                end()
+            return waits
+
+    def release_running(self, name: str) -> None:
+        with self._guard:
+            self.standings.pop(name, None)
+            self.running.discard(name)
             self.errands = studies_with_errands(self.home)
             self._visited.clear()
 
@@ -117,10 +132,10 @@ class StudyDesk:
     def _read_queue(self) -> None:
         """Begin with studies that are new in the queue, forget those that left it."""
         queue = queued_studies(self.home)
-        for name in [one for one in self.standings if one not in queue and one != self.running]:
+        for name in [one for one in self.standings if one not in queue and one not in self.running]:
             del self.standings[name]
             self._visited.clear()
-        for name in [one for one in queue if one not in self.standings and one != self.running]:
+        for name in [one for one in queue if one not in self.standings and one not in self.running]:
             try:
                 submission = self.submission_of(name)
                 self.standings[name] = Standing(submission, policy_of(submission), self.clock)
@@ -134,7 +149,7 @@ class StudyDesk:
         return site not in self._busy and now >= self._visited.get(site, (0.0, 0.0))[0] and self._has_work(site)
 
     def _has_work(self, site: str) -> bool:
-        waits = any(site in one.pending for name, one in self.standings.items() if name != self.running)
+        waits = any(site in one.pending for name, one in self.standings.items() if name not in self.running)
         return waits or any(site in parties for parties in self.errands.values())
 
     def _visit(self, site: str) -> None:
@@ -155,9 +170,10 @@ class StudyDesk:
         """Ask about every study that waits for this site; gives whether something changed."""
         changed = False
         with self._guard:
-            waiting = [one for name, one in self.standings.items() if name != self.running and site in one.pending]
+            waiting = [one for name, one in self.standings.items() if name not in self.running and site in one.pending]
         for standing in waiting:
-            told = ask_offer(self.transport_of(standing.submission.id), standing, site, PATIENCE)
+            transport = self.transport_of(standing.submission.id)
+            told = ask_offer(transport, transport.traffic, standing, site, PATIENCE)
             with self._guard:
                 before = standing.pending.get(site)
                 standing.take(site, told)

@@ -11,13 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from wardround.core.errors import Refusal
+from wardround.deploy.coordinator.studies.interruption import traffic_of
 from wardround.deploy.home import CoordinatorHome
 from wardround.deploy.party.study_ends import ENDED
 from wardround.deploy.protocol.replies import read_reply
+from wardround.deploy.protocol.reply_form import largest_reply
 from wardround.deploy.protocol.requests import Topic, request_of_site
 from wardround.deploy.protocol.status import Status
 from wardround.deploy.protocol.wire import Malformed
-from wardround.deploy.transport.contract import Transport, Unanswered
+from wardround.deploy.transport.contract import Transport, Unanswered, ask_at_most
 from wardround.runs.json_files import read_json, write_json
 
 WRITING = threading.Lock()
@@ -95,8 +97,13 @@ def bring_model(transport: Transport, path: Path, site: str, within: float) -> b
     """Whether the site has the model now, or will never take it."""
     try:
         body = path.read_bytes()
-        transport.announce(Topic.FINISH, {site: body})
-        status = read_reply(transport.ask(site, Topic.FINISH, body, within)).status
+        traffic, room = traffic_of(transport), largest_reply(Topic.FINISH)
+        traffic.add(down=transport.announce(Topic.FINISH, {site: body}))
+        reply = read_reply(ask_at_most(transport, site, Topic.FINISH, body, within, room), most=room)
+        status = reply.status
+        if status.is_answer:
+            traffic.count_answer(site, Topic.FINISH, reply)
+        traffic.save()
     except FileNotFoundError:
         return True
     except (Unanswered, Malformed, Refusal):

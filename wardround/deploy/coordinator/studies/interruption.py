@@ -1,12 +1,12 @@
-"""A transport for one study among several: it stops when that study is ended, and counts what the study moves."""
+"""A transport for one study among several: it stops when that study is ended, and brings the study's count of bytes."""
 
 import threading
 import time
 from collections.abc import Mapping
-from concurrent.futures import Future
 from dataclasses import dataclass, field
 
 from wardround.deploy.coordinator.studies.traffic import StudyTraffic
+from wardround.deploy.protocol.wire import LARGEST_MESSAGE
 from wardround.deploy.transport.contract import Asked, ManyAtOnce, Transport
 
 SLICE = 0.2
@@ -45,25 +45,13 @@ class StudyTransport:
     def ask(self, site: str, topic: str, body: bytes, within: float) -> bytes:
         return self.begin(site, topic, body, within).result()
 
-    def begin(self, site: str, topic: str, body: bytes, within: float) -> Asked:
+    def begin(self, site: str, topic: str, body: bytes, within: float, most: int = LARGEST_MESSAGE) -> Asked:
         if isinstance(self.transport, ManyAtOnce):
-            asked = self.transport.begin(site, topic, body, within)
-        else:
-            asked = ask_in_thread(self.transport, site, topic, body, within)
-        asked.add_done_callback(self._count)
-        return asked
-
-    def _count(self, asked: Future[bytes]) -> None:
-        if asked.exception() is None:
-            self.traffic.add(up=len(asked.result()))
-
-    def limit(self, topic: str, most: int) -> None:
-        self.transport.limit(topic, most)
+            return self.transport.begin(site, topic, body, within, most)
+        return ask_in_thread(self.transport, site, topic, body, within)
 
     def announce(self, topic: str, bodies: Mapping[str, bytes]) -> int:
-        written = self.transport.announce(topic, bodies)
-        self.traffic.add(down=written)
-        return written
+        return self.transport.announce(topic, bodies)
 
     def present(self) -> frozenset[str]:
         return self.transport.present()
@@ -73,6 +61,11 @@ class StudyTransport:
 
     def certificates(self) -> Mapping[str, str]:
         return self.transport.certificates()
+
+
+def traffic_of(transport: Transport) -> StudyTraffic:
+    """The count of the study that a transport serves; a new one where it serves no certain study."""
+    return transport.traffic if isinstance(transport, StudyTransport) else StudyTraffic()
 
 
 def ask_in_thread(transport: Transport, site: str, topic: str, body: bytes, within: float) -> Asked:

@@ -8,18 +8,20 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 
 from wardround.core.errors import Refusal
 from wardround.core.text import LONGEST, plain_line
 from wardround.deploy.coordinator.events import ApprovalPending, Observer, SitesAwaited
 from wardround.deploy.coordinator.gather import Gatherer, WaitPolicy, problem_of, reasons_of
 from wardround.deploy.coordinator.studies.submission import Submission
+from wardround.deploy.coordinator.studies.traffic import StudyTraffic
 from wardround.deploy.protocol.replies import Absence, Reply, is_reply_to, read_reply, too_few_usable
 from wardround.deploy.protocol.reply_form import largest_reply
 from wardround.deploy.protocol.requests import NOTHING, Topic, request_of
 from wardround.deploy.protocol.status import Status
 from wardround.deploy.protocol.wire import Malformed
-from wardround.deploy.transport.contract import Transport
+from wardround.deploy.transport.contract import Transport, ask_at_most
 from wardround.deploy.transport.transfers.mail import MOST_AT_ONCE
 
 PAUSE = 0.5
@@ -46,8 +48,6 @@ class Standing:
     """Why the others have not decided yet, in words."""
     offered: set[str] = field(default_factory=set)
     """Whom this process sent the offer."""
-    written: dict[str, int] = field(default_factory=dict)
-    """Bytes of the offers that were written down, until somebody counts them."""
     _enough_since: float | None = None
 
     def __post_init__(self) -> None:
@@ -108,16 +108,17 @@ class Standing:
         return not waiting or now - self._enough_since > self.submission.study.deploy.deadline
 
 
-def ask_offer(transport: Transport, standing: Standing, site: str, within: float) -> Absence | None:
+def ask_offer(
+    transport: Transport, traffic: StudyTraffic, standing: Standing, site: str, within: float
+) -> Absence | None:
     """What a site says to the offer: none for a yes. It is in the log before it is sent for the first time."""
     asked = request_of(standing.submission.offer_to(site), NOTHING, study=standing.submission.id, number=0)
     room = largest_reply(Topic.OFFER)
     try:
         if site not in standing.offered:
-            transport.limit(Topic.OFFER, room)
-            standing.written[site] = transport.announce(Topic.OFFER, {site: asked.body})
+            traffic.add(down=transport.announce(Topic.OFFER, {site: asked.body}))
             standing.offered.add(site)
-        reply = read_reply(transport.ask(site, Topic.OFFER, asked.body, within), most=room)
+        reply = read_reply(ask_at_most(transport, site, Topic.OFFER, asked.body, within, room), most=room)
     except Malformed as error:
         return Absence(f"its answer cannot be read: {error}", unusable=True)
     except Exception as error:  # what cannot be written down is not sent; a line that breaks is mended by itself
@@ -142,8 +143,6 @@ def gather_approvals(gatherer: Gatherer, submission: Submission, standing: Stand
     if standing is None or (began and not standing.offered):
         standing = Standing(submission, gatherer.policy)
         offer_study(gatherer, standing, wait=not began)
-    gatherer.traffic.down += sum(standing.written.values())
-    standing.written.clear()
     gone = {site: one for site, one in standing.left_out.items() if one.status is not None and one.status.is_departure}
     gatherer.gone.update(gone)  # nobody waits in this study for those who said no
     return standing.approved & set(submission.sites)
@@ -154,14 +153,15 @@ def offer_study(gatherer: Gatherer, standing: Standing, *, wait: bool = True) ->
 
     Those who have not approved it some time after the quorum are not waited for: they may join later.
     """
-    pause, transport = PAUSE, gatherer.transport
+    pause, transport, traffic = PAUSE, gatherer.transport, gatherer.traffic
     while True:
         if transport.stopped.is_set():
             raise KeyboardInterrupt
         standing.drop(transport.revoked())
-        here = sorted(standing.pending.keys() & transport.present())
+        here, within = sorted(standing.pending.keys() & transport.present()), gatherer.policy.deadline
+        ask = partial(ask_offer, transport, traffic, standing, within=within)
         with ThreadPoolExecutor(max(1, min(MOST_AT_ONCE, len(here)))) as threads:
-            said = threads.map(lambda site: ask_offer(transport, standing, site, gatherer.policy.deadline), here)
+            said = threads.map(ask, here)
             for site, absence in zip(here, said, strict=True):
                 standing.take(site, absence)
         if not wait:
@@ -180,4 +180,4 @@ def offer_study(gatherer: Gatherer, standing: Standing, *, wait: bool = True) ->
 def announce(observer: Observer, standing: Standing) -> None:
     """Whom the study waits for, and who is left out."""
     reasons = {**standing.pending, **reasons_of(standing.left_out)}
-    observer(ApprovalPending(tuple(sorted(standing.pending)), reasons))
+    observer(ApprovalPending(tuple(sorted(standing.pending)), reasons, about=standing.submission.id))

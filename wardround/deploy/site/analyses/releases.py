@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from wardround.core.components.terms import Extent
 from wardround.core.errors import Refusal
+from wardround.deploy.site.release.disclosure import in_own_cells
 from wardround.deploy.site.release.partner_questions import numbers_in, preparation_queries
 from wardround.deploy.site.release.release_list import (
     FOR_A_SITE,
@@ -16,6 +17,7 @@ from wardround.deploy.site.release.release_list import (
     release_list,
     sites_of,
 )
+from wardround.engine.registry import make_from
 from wardround.privacy.secure_sum.wide_point import PLACES
 from wardround.queries.names_of import MOST_NAMES
 from wardround.study.analyses.analysis import all_settings, analysis_of, analysis_recipe, analysis_terms
@@ -50,6 +52,7 @@ def refuse_exposed(study: Study, cell: int) -> None:
             where="[analysis] noise_seed",
             remedy="leave it out; it is for simulations",
         )
+    make_from(in_own_cells(recipe, cell))  # what the analysis itself refuses for so small groups
     if cell > 1 and not analysis.alone and not study.transforms:
         raise Refusal(
             f"a single answer to {recipe.name} tells of fewer than {cell} patients, the smallest cell of this site",

@@ -108,9 +108,10 @@ def what_leaves(study: Study, policy: Policy, rows: int) -> tuple[str, ...]:
 def privacy_words(study: Study) -> tuple[str, ...]:
     own = study.analysis.settings.get("epsilon") if study.analysis is not None else None
     if study.privacy is None and own:
+        delta = study.analysis.settings.get("delta", 1e-5) if study.analysis is not None else 1e-5
         return (
-            f"The analysis adds noise of its own, for an epsilon of {own:g}. It is NOT debited from your privacy"
-            " ledger: what several studies spend together is not added up.",
+            f"The analysis adds noise of its own to what leaves. Its epsilon of {own:g} (at a delta of {delta:g}) is"
+            " debited from your ledger whole, before the first answer, even if it ends early.",
         )
     if study.privacy is None:
         return ("No noise is added, so there is no formal guarantee.",)

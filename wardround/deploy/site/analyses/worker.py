@@ -40,6 +40,7 @@ from wardround.deploy.site.release.disclosure import in_own_cells
 from wardround.deploy.site.release.model_shapes import is_bounded
 from wardround.deploy.site.release.secure_round import SecureSite, sum_terms
 from wardround.engine.registry import make_from
+from wardround.privacy.accountant import Step
 from wardround.privacy.budget import Budget
 from wardround.privacy.secure_sum.fixed_point import RING
 from wardround.privacy.secure_sum.wide_point import PRECISION, to_digits
@@ -54,6 +55,8 @@ from wardround.study.file import Study
 Header = dict[str, Any]
 LONGEST_WORD = 500
 REMEDY = "ask for what was approved"
+ALL_OF_IT = "all exchanges"
+"""What is charged for at once, where an analysis adds noise of its own."""
 
 
 @dataclass
@@ -179,9 +182,11 @@ class AnalysisWorker:
         few = len(self.rows.table) < self.smallest_cell
         if not few and self.study.privacy is None:  # noise hides a difference of few, and a refusal would tell of it
             remember_rows(self.folder.parent.parent / FILE, made, self.agreed, self.rows, self.smallest_cell)
-        pattern = made.ask(self.agreed, message, nobody)
-        found = pattern if few else made.ask(self.agreed, message, self.rows)
-        told = checked_answer(found, pattern, most_numbers(self.study))
+        pattern, most = made.ask(self.agreed, message, nobody), most_numbers(self.study)
+        told = checked_answer(pattern, pattern, most)  # too large an answer is refused before it is computed
+        if not few:
+            self.debit_own_noise(made)
+            told = checked_answer(made.ask(self.agreed, message, self.rows), pattern, most)
         if made.keep is not None and not few:
             for name, content in made.keep(self.agreed, message, self.rows).items():
                 (self.folder / KEPT).mkdir(exist_ok=True)
@@ -189,10 +194,24 @@ class AnalysisWorker:
         noise = analysis_noise(self.study, made, self.agreed)
         if noise is None:
             return told
+        self.ledger().debit(study_id(self.study), number, [noise.step], level="sample", request=request)
+        return with_noise(told, noise, None)
+
+    def ledger(self) -> Budget:
+        """To be debited, before any noise is drawn."""
         if self.budget is None:
             raise Refusal("this site has no ledger to debit", remedy="ask its administrator")
-        self.budget().debit(study_id(self.study), number, [noise.step], level="sample", request=request)
-        return with_noise(told, noise, None)
+        return self.budget()
+
+    def debit_own_noise(self, made: Analysis) -> None:
+        """All that an analysis with noise of its own may cost a patient, once, before its first answer.
+
+        Patients who are learned from and those held out are in different sums: none is in more than is debited.
+        """
+        if made.own_noise is not None:
+            cost = made.own_noise()
+            steps = [Step(1.0, cost.multiplier, cost.sums)]
+            self.ledger().debit(study_id(self.study), 1, steps, level="sample", request=ALL_OF_IT)
 
 
 def checked(kind: str, levels: Any) -> tuple[Any, tuple[str, ...]]:

@@ -6,6 +6,7 @@ it looks at. Rows are split and prepared as the sites agreed, and the model is t
 """
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from wardround.deploy.site.datasets import table_for
 from wardround.deploy.site.own_model import own_figures, own_model
 from wardround.deploy.site.policy_file import read_policy
 from wardround.deploy.site.study_worker import StudyWorker
+from wardround.engine.predictions import score_rows
 from wardround.evaluate.block import pooled_block, result_block
 from wardround.evaluate.calibration import reliability_curve
 from wardround.evaluate.clinical.importance import (
@@ -29,7 +31,8 @@ from wardround.evaluate.clinical.importance import (
     standardised_coefficients,
 )
 from wardround.evaluate.clinical.operating_point import flags_by_class
-from wardround.evaluate.metrics import names_with
+from wardround.evaluate.metrics import default_metric, names_with
+from wardround.evaluate.survival.horizons import horizon_figures
 from wardround.predict.predictor import Predictor, read_predictor
 from wardround.runs.clinical.figures import ClinicalFigures
 from wardround.runs.clinical.patient_table import PatientFlow, RowFlow
@@ -42,25 +45,32 @@ from wardround.study.methods import own_method
 from wardround.study.model_facts import prediction_task
 from wardround.workflows.clinical import calibration_of, drawn, flag_figures
 from wardround.workflows.patient_table import patient_table
-from wardround.workflows.training_plan import default_metric
 
 KIND = "site"
-Parts = Mapping[str, tuple[Any, Any]]
 
 
 def own_report(home: SiteHome, offer: Offer) -> RunResult:
     """The figures of a study's model for this site's own patients; refused before the study has ended."""
-    study, folder = study_of(offer), home.folder(offer.id)
-    predictor = read_predictor(own_model(folder, offer.id))
-    worker = rows_of(home, offer, study)
+    return figures_of(*own_rows(home, offer), home.folder(offer.id))
+
+
+def own_rows(home: SiteHome, offer: Offer) -> tuple[Study, StudyWorker, Predictor]:
+    """What a report is made from: the site's rows as the sites agreed on them, and the model that was left here."""
+    study = study_of(offer)
+    predictor = read_predictor(own_model(home.folder(offer.id), offer.id))
+    return study, rows_of(home, offer, study), predictor
+
+
+def figures_of(study: Study, worker: StudyWorker, predictor: Predictor, folder: Path) -> RunResult:
+    """The report without pictures."""
     assert worker.task is not None
     own, task = worker.own, worker.task
     assert own is not None
-    scores = {part: scores_of(predictor, worker.parts, part) for part in ("validation", "test")}
+    scores = {part: scores_of(predictor, worker, part) for part in ("validation", "test")}
     counts = [len(worker.parts[part][1]) for part in ("train", "validation", "test")]
     method = own_method(study)
     y = worker.parts["train"][1]
-    share = float((y == worker.positive).mean()) if len(task.classes) == 2 and len(y) else None
+    share = float((y == worker.positive).mean()) if task.binary and len(y) else None
     return RunResult(
         study=study.study.name,
         kind=KIND,
@@ -116,9 +126,12 @@ def rows_of(home: SiteHome, offer: Offer, study: Study) -> StudyWorker:
     return worker
 
 
-def scores_of(predictor: Predictor, parts: Parts, part: str) -> Scores:
-    x, y = parts[part]
-    return Scores(predictor.predict_prepared(x), y, np.array([0, len(y)]))
+def scores_of(predictor: Predictor, worker: StudyWorker, part: str) -> Scores:
+    x, y = worker.parts[part]
+    assert worker.task is not None
+    if worker.task.segmentation:
+        return score_rows(predictor.algorithm, predictor.params, x, y, worker.task)
+    return Scores(predictor.predict_prepared(x), y, np.array([0, len(y)]), worker.times_of(part))
 
 
 def flow_of(table: Table, used: int) -> PatientFlow:
@@ -141,6 +154,8 @@ def score_block(study: Study, worker: StudyWorker, scores: Scores) -> ScoreBlock
     }
     block = result_block(scores, task, [worker.site], **settled)
     pooled = pooled_block(scores, task, **settled)
+    if task.segmentation:
+        return part_of(ScoreBlock, {**block, "pooled": pooled})
     curve = reliability_curve(scores, task, positive=worker.positive)
     return part_of(ScoreBlock, {**block, "pooled": pooled, "reliability": curve})
 
@@ -150,12 +165,15 @@ def clinical_of(
 ) -> ClinicalFigures | None:
     task, test = worker.task, scores["test"]
     assert task is not None
-    if not len(test.actual) or not np.isfinite(test.predicted).all():
+    if not len(test.actual) or not np.isfinite(test.predicted).all() or task.segmentation:
         return None
-    told: dict[str, Any] = {"calibration": calibration_of(test, task, [worker.site], worker.positive)}
-    if len(task.classes) == 2:
+    if task.survival:
+        told: dict[str, Any] = {"horizons": horizon_figures(test, task)}
+    else:
+        told = {"calibration": calibration_of(test, task, [worker.site], worker.positive)}
+    if task.binary:
         told |= flag_figures(study, test, scores["validation"], [worker.site], worker.positive)
-    elif not task.regression:
+    elif task.classification:
         told["classes"] = flags_by_class(test.predicted, test.actual, task)
     told["importance"] = importance_of(study, worker, predictor)
     return part_of(ClinicalFigures, told)

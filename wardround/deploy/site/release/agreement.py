@@ -7,19 +7,20 @@ and what the site's card tells anyway; no refusal says more.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast, get_args
 
 import numpy as np
 import psutil
 
 from wardround.core.components.recipes import Recipe
-from wardround.core.contracts import Message
+from wardround.core.contracts import Message, TaskKind
 from wardround.core.errors import Refusal
 from wardround.core.text import format_bytes
 from wardround.data.noised_preparation import declared_column
 from wardround.data.preparation import NumberColumn, Preparation, TextColumn
 from wardround.data.preparation_fit import image_column
 from wardround.data.schema import Schema, against_the_rest
+from wardround.data.survival.intervals import interval_names
 from wardround.data.table import Table
 from wardround.deploy.site.release.model_shapes import is_bounded
 from wardround.deploy.site.release.partner_questions import all_settings, preparation_queries
@@ -49,7 +50,7 @@ def refusal(what: str) -> Refusal:
 
 def check_schema(said: Mapping[str, Any], study: Study, table: Table, site: str, cell: int) -> Schema:
     """The agreed schema, if this site's table and the approved study bear it out."""
-    kinds, task, classes = said.get("kinds"), said.get("task"), said.get("classes")
+    kinds, classes, task = said.get("kinds"), said.get("classes"), cast(Any, said.get("task"))
     if set(said) != {"kinds", "task", "classes"} or not isinstance(kinds, dict) or not isinstance(classes, list):
         raise refusal("the agreed schema cannot be read")
     if not all(isinstance(word, str) and len(word) <= LONGEST for word in (*kinds, *kinds.values(), *classes)):
@@ -68,14 +69,22 @@ def check_schema(said: Mapping[str, Any], study: Study, table: Table, site: str,
         if own != "empty" and ("number" if own == "flag" else own) != kind:
             raise refusal("the agreed schema does not say of every column what it holds here")
     expected = study.data.settings.get("task")
-    if task not in ("classification", "regression") or (expected is not None and task != expected):
+    if not isinstance(task, str) or task not in get_args(TaskKind) or (expected is not None and task != expected):
         raise refusal("the agreed schema has another task than the study")
+    check_outcome(classes, task, table, frame[table.target], cell)
+    return Schema(dict(kinds), cast(TaskKind, task), tuple(classes), (), table.horizons)
+
+
+def check_outcome(classes: Sequence[str], task: str, table: Table, outcome: Any, cell: int) -> None:
+    """The classes are those that the study declares, where it does, and else those of the sites' outcomes."""
     if table.is_unlabelled:
         if tuple(classes) != table.labels or task != "classification":
             raise refusal("the agreed schema has other classes than the study's labeling functions vote for")
+    elif table.horizons or task == "survival":
+        if not table.horizons or task != "survival" or tuple(classes) != interval_names(table.horizons):
+            raise refusal("the agreed schema has other intervals of time than the study's horizons")
     else:
-        check_classes(classes, task, frame[table.target], cell, table.positive)
-    return Schema(dict(kinds), task, tuple(classes), ())
+        check_classes(classes, task, outcome, cell, table.positive)
 
 
 def check_classes(classes: Sequence[str], task: str, outcome: Any, cell: int, positive: str | None) -> None:
@@ -84,8 +93,15 @@ def check_classes(classes: Sequence[str], task: str, outcome: Any, cell: int, po
     Where the approved study asks for one outcome against the rest, nobody is dropped.
     Where there are too many to be told, whoever names the classes would choose the patients: there are none then.
     """
+    own = released_kind(outcome, cell)
+    if task == "segmentation":
+        if classes or (own != "empty" and picture_shape(own) is None):
+            raise refusal("the agreed schema takes the outcome for a mask, which it is not here")
+        return
+    if own.startswith("image"):
+        raise refusal("the agreed schema takes the outcome for something else than the mask that it is here")
     if task == "regression":
-        if classes or released_kind(outcome, cell) not in ("number", "empty"):
+        if classes or own not in ("number", "empty"):
             raise refusal("the agreed schema takes the outcome for a quantity, which it is not here")
         return
     if not 2 <= len(classes) <= MOST_CLASSES or len(set(classes)) != len(classes):

@@ -3,6 +3,7 @@
 Other sites may know categories that this one lacks, so the real answer can be somewhat larger.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import jax
@@ -22,6 +23,16 @@ from wardround.study.release_noise import statistics_noise
 
 HEADER = {"status": "ok", "study": "x" * 40, "round": 1000, "nonce": "x" * 32, "site": "x" * 20}
 """As long as the header of an answer usually is."""
+ARRAYS: Mapping[str, str] = {
+    "weight": "how many patients it trained on",
+    "update": "how far its patients moved the model, times that number",
+    "control": "how its gradients differ from the average, times that number",
+    "class_shares": "the share of each outcome among its patients, times that number",
+    "spectra": "the mean amplitudes of the lowest frequencies over all its training images, none of fewer images than a"
+    " cell: how bright, coloured and coarse they are on average; no picture; all sites get them",
+    "told": "whether it tells them",
+}
+"""What an answer's arrays tell, as in docs/explanation/what-leaves-a-site.md."""
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ are not found: whoever approves reads how many patients every word touches.)
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,13 +17,18 @@ import pandas as pd
 
 from wardround.core.text import counted
 from wardround.data.cleanup import Cleanup, clean_values, has_value, repeated_rows, restrict, row_hashes
+from wardround.data.derived_columns import derived_names, vote_columns
 from wardround.data.inspection.extremes import outsiders
+from wardround.data.survival.follow_up import times_in
+from wardround.data.survival.intervals import SurvivalOutcome, number_text
 from wardround.data.value_forms import read_number
-from wardround.queries.columns import as_numbers, as_text, kind_of
+from wardround.queries.columns import as_numbers, as_text, kind_of, list_some
 from wardround.study.assemble import cleanup_of
 from wardround.study.file import Study
 
 Rows = np.ndarray[Any, Any]
+MOST_LISTED = 40
+"""Words that are named one by one, those that touch few patients first."""
 BY_VALUE = ("recode", "missing", "plausible")
 """Words that change values which somebody chose."""
 
@@ -52,7 +58,7 @@ def changed_values(frame: pd.DataFrame, cleanup: Cleanup) -> dict[str, Rows]:
 
 
 def touched_rows(frame: pd.DataFrame, cleanup: Cleanup) -> dict[str, int]:
-    """How many rows every word touches, as "recode of sex"; nothing of words that touch none."""
+    """How many rows every word touches, as "recode of sex" or "rule 1"; nothing of words that touch none."""
     found = {}
     plain = Cleanup(trim=cleanup.trim)
     before = changed_values(frame, plain)
@@ -68,6 +74,12 @@ def touched_rows(frame: pd.DataFrame, cleanup: Cleanup) -> dict[str, int]:
         found[f"drop_rows by {column}"] = int((~kept_rows(frame, only)).sum())
     if cleanup.duplicates == "drop":
         found["duplicates"] = int((~kept_rows(frame, replace(cleanup, drop_rows={}))).sum())
+    if cleanup.rules or cleanup.texts:
+        made = clean_values(frame, replace(cleanup, drop_rows={}, duplicates="keep"), words=cleanup.words)
+        found |= {name: int((made[name] != 0).sum()) for name in vote_columns(cleanup.rules)}
+        for column, said in cleanup.texts.items():
+            listed = zip(said.get("words", ()), derived_names({column: said}, ()), strict=False)
+            found |= {f"the word {word!r} of {column}": int((made[name] != 0).sum()) for word, name in listed}
     return {word: rows for word, rows in found.items() if rows}
 
 
@@ -76,11 +88,13 @@ def review_sentences(study: Study, frame: pd.DataFrame, cell: int) -> tuple[str,
     told = touched_rows(frame, cleanup_for(study, frame))
     if not told:
         return ()
-    rows = "; ".join(f"{word}: {count:,} of {len(frame):,} rows" for word, count in told.items())
     few = [word for word, count in told.items() if count < cell]
+    listed = sorted(told, key=lambda word: word not in few)[:MOST_LISTED]
+    rows = "; ".join(f"{word}: {told[word]:,} of {len(frame):,} rows" for word in listed)
+    rows += f"; and {len(told) - len(listed)} more" if len(told) > len(listed) else ""
     warned = (
-        f"Warning: fewer than {cell} patients are touched by {', '.join(few)}. Ask why, if these are not codes for"
-        " unknown: who chooses such words may want to learn about single patients.",
+        f"Warning: fewer than {cell} patients are touched by {list_some(few, MOST_LISTED)}. Ask why, if these are not"
+        " codes for unknown: who chooses such words may want to learn about single patients.",
     )
     return (f"Rows that this touches: {rows}.", *(warned if few else ()))
 
@@ -105,6 +119,7 @@ def cleaning_reasons(
         " answer would be about these alone"
         for column, few in far_values(rows, cleanup, cell).items()
     ]
+    found += horizon_reasons(study, {name: other for name, (other, _) in others.items()}, frame, difference)
     own: Treatment | None = None
     for name, (other, columns) in others.items():
         there = frame[[column for column in frame.columns if column in columns]]
@@ -190,4 +205,66 @@ def untouched_numbers(series: "pd.Series[Any]", touched: Rows) -> Rows:
         read = [read_number(str(one), "number") for one in left.dropna()]
         numbers = np.array([one for one in read if one is not None], np.float64)
     found: Rows = numbers[np.isfinite(numbers)]
+    return found
+
+
+# ---- times of follow-up ----
+
+
+def survival_sentences(study: Study, frame: pd.DataFrame, cell: int) -> tuple[str, ...]:
+    """What becomes of times and events, where the study is about survival; with a warning where horizons are close."""
+    said = study.data.survival
+    if said is None:
+        return ()
+    value = f" ({said.event} = {said.event_is})" if said.event_is else ""
+    ends = ", ".join(number_text(one) for one in said.horizons)
+    few = few_between(clean_values(frame, cleanup_for(study, frame)), said, said.horizons, cell)
+    warned = (
+        f"Warning: fewer than {cell} of your patients have a time {' and '.join(few)}. Ask why, if such horizons are"
+        " unusual in the field: who chooses them may want to learn about single patients.",
+    )
+    return (
+        f"From {said.time} and {said.event}{value} this site makes the outcome: whether the event came by"
+        f" {ends}, or since when nothing is known of the patient. A time that is negative or cannot be read counts as"
+        " an unknown outcome.",
+        f"{said.time} is no input of the model. It is used here, to make the outcome and the figures of your test"
+        " patients (C-index, Brier score, gap between predicted and seen risk); no time of follow-up is sent. The"
+        " figures are told where enough patients had the event, and enough were followed up without it.",
+        *(warned if few else ()),
+    )
+
+
+def few_between(frame: pd.DataFrame, said: SurvivalOutcome, edges: Collection[float], cell: int) -> list[str]:
+    """Between which neighbouring edges fewer patients than a cell have their time, but some; in words."""
+    if said.time not in frame.columns:
+        return []
+    ends = sorted({0.0, *edges})
+    time = times_in(frame[said.time], "", refuse=False)
+    place = np.searchsorted(np.asarray(ends), time[np.isfinite(time)], side="left")
+    counts = np.bincount(place, minlength=len(ends) + 1)
+    return [
+        f"above {number_text(low)} and up to {number_text(high)}"
+        for number, (low, high) in enumerate(pairwise(ends), 1)
+        if 0 < counts[number] < cell
+    ]
+
+
+def horizon_reasons(study: Study, others: Mapping[str, Study], frame: pd.DataFrame, difference: int) -> list[str]:
+    """Why the study's horizons are not allowed: two studies whose horizons hold a few patients between them.
+
+    The difference of their answers would be about these alone.
+    """
+    said, found = study.data.survival, []
+    frame = frame if said is None else clean_values(frame, cleanup_for(study, frame))
+    for name, other in others.items():
+        theirs = other.data.survival
+        if said is None or theirs is None or theirs.time != said.time or set(theirs.horizons) == set(said.horizons):
+            continue
+        together = {*said.horizons, *theirs.horizons}
+        own = set(few_between(frame, said, said.horizons, difference))
+        if [one for one in few_between(frame, said, together, difference) if one not in own]:
+            found.append(
+                f"between its horizons and those of {name} there are fewer patients than the policy's"
+                f" smallest_difference of {difference}: the difference of their answers would be about these alone"
+            )
     return found

@@ -18,21 +18,30 @@ import numpy as np
 
 from wardround.core.components.recipes import Recipe
 from wardround.core.contracts import Report, Scores, Task
+from wardround.core.overlap import DRAWN, FOUND, LOSS
 from wardround.core.quality import row_losses
 from wardround.engine.registry import find
 from wardround.evaluate.block import result_block
 from wardround.evaluate.losses import loss_of
+from wardround.evaluate.rows import rows_of
+from wardround.evaluate.survival.measures import patients_seen
 from wardround.queries.cells import Offset, coarse_moments, coarse_share, fences, in_cells, on_grid, step_above
 
 Numbers = np.ndarray[Any, Any]
 OVER_ALL = ("accuracy", "brier", "calibration", "log_loss")
 """Figures over all patients alike; the others look at outcomes one by one."""
-SMOOTH = ("roc_auc", "pr_auc", "brier", "calibration", "log_loss")
+SMOOTH = ("roc_auc", "pr_auc", "brier", "calibration", "log_loss", "c_index", "integrated_brier", "horizon_gap")
 """Figures of ranks and probabilities."""
-RANKS = ("roc_auc", "pr_auc")
+RANKS = ("roc_auc", "pr_auc", "c_index")
 FINE = 128
 """Patients for whose shares the grid has steps of 1/64."""
+WEIGHTED = ("integrated_brier", "horizon_gap")
+"""Figures of survival in which patients weigh one over the chance of not having been censored."""
+KEEP = 0.8
+"""A patient moves these by its own weight, and by a quarter as much through the weights of others."""
+FEW_EVENTS = "reported only where enough patients had the event, and enough were followed up without it"
 UNDEFINED = "not defined for the patients of this site"
+FEW_IMAGES = "reported only where enough images have something to be found, and something was found in enough"
 FEW = "reported only where every outcome has enough patients, and is predicted for enough of them"
 
 
@@ -57,7 +66,7 @@ def coarse_losses(scores: Scores, task: Task, cell: int, offset: Offset = to_nea
     rows = len(scores.actual)
     if rows < cell or not rows:
         return {"rows": np.int64(0), "loss": np.float64(0), "right": np.int64(0)}
-    share = 0.0 if task.regression else float((scores.predicted.argmax(axis=1) == scores.actual).mean())
+    share = 0.0 if not task.classification else float((scores.predicted.argmax(axis=1) == scores.actual).mean())
     told = in_cells(rows, cell)
     share = coarse_share(share, rows, offset("right")) if cell > 1 else share
     loss = coarse_mean_loss(scores, task, cell, offset("loss")) * told
@@ -116,7 +125,9 @@ def coarse_figures(block: Report, scores: Scores, task: Task, cell: int, offset:
         return plain
     if task.regression:
         return coarse_errors(plain, scores, task, cell, offset)
-    patients, few = smallest_outcome(scores, task)
+    if task.segmentation:
+        return coarse_overlap(plain, scores, task, cell, offset)
+    patients, few = smallest_outcome(scores, task) if task.classification else (fewest_followed(scores, task),) * 2
     rows = len(scores.actual)
     losses = np.sort(row_losses(np.asarray(scores.predicted, np.float64), np.asarray(scores.actual)))
     step = loss_step(largest_loss(losses, cell), rows)
@@ -124,7 +135,7 @@ def coarse_figures(block: Report, scores: Scores, task: Task, cell: int, offset:
     def figure(name: str, told: Mapping[str, Any]) -> dict[str, Any]:
         over_all = name in OVER_ALL
         if not over_all and (patients if name in SMOOTH else few) < cell:
-            return {"value": None, "undefined": FEW}
+            return {"value": None, "undefined": FEW_EVENTS if task.survival else FEW}
         if name == "log_loss":
             # A single patient may have any part of it, so its mean is that of `judge`, and its interval as coarse.
             mean, near = coarse_mean_loss(scores, task, cell, offset("log_loss")), clipped_losses(scores, cell)
@@ -135,6 +146,8 @@ def coarse_figures(block: Report, scores: Scores, task: Task, cell: int, offset:
                 for key, one in again.items()
             }
         number = patients_behind(name, rows, patients, len(task.classes))
+        if name in WEIGHTED:
+            number = min(FINE, KEEP * patients_seen(rows_of(scores, task)))
         return {key: coarsen(one, number, offset(name), relative=False) for key, one in told.items()}
 
     return told_of_sites(plain, plain, figure, cell)
@@ -193,6 +206,32 @@ def coarse_errors(plain: Report, scores: Scores, task: Task, cell: int, offset: 
     )
 
 
+def coarse_overlap(plain: Report, scores: Scores, task: Task, cell: int, offset: Offset) -> Report:
+    """The figures of a segmentation: means over images of shares, on the grid on which one image makes half a step.
+
+    Recall and precision leave images out, and are told where enough are left; a loss is clipped as that of classes is.
+    """
+    rows = len(scores.actual)
+    behind = {
+        "pixel_recall": int((scores.actual[:, DRAWN] > 0).sum()),
+        "pixel_precision": int((scores.predicted[:, FOUND] > 0).sum()),
+    }
+
+    def figure(name: str, told: Mapping[str, Any]) -> dict[str, Any]:
+        number = behind.get(name, rows)
+        if number < cell:
+            return {"value": None, "undefined": FEW_IMAGES}
+        if name != "pixel_log_loss":
+            return {key: coarsen(one, min(FINE, number), offset(name), relative=False) for key, one in told.items()}
+        losses = np.sort(row_losses(np.asarray(scores.predicted, np.float64), np.asarray(scores.actual)))
+        step, near = loss_step(largest_loss(losses, cell), rows), clipped_losses(scores, cell)
+        again = told if near is None else figures_again(plain, near, task, [name])[name]
+        mean = coarse_mean_loss(scores, task, cell, offset(name))
+        return {key: mean if key == "value" else coarse_loss(one, step, offset(name)) for key, one in again.items()}
+
+    return told_of_sites(plain, plain, figure, cell)
+
+
 def figures_again(plain: Report, near: Scores, task: Task, names: list[str]) -> Report:
     """Figures of one site, drawn as often as before, of other predictions."""
     drawn = plain.get("intervals", {"resamples": 0, "level": 0.95})
@@ -211,7 +250,14 @@ def clipped_losses(scores: Scores, cell: int) -> Scores | None:
         return None
     predicted = np.where(np.isfinite(predicted), predicted, 0.0)
     near = np.clip(losses, smallest_loss(ordered, cell), largest_loss(ordered, cell))
-    predicted[np.arange(len(actual)), actual] = np.exp(-near)
+    if actual.ndim == 2:
+        predicted[:, LOSS] = near
+        return scores._replace(predicted=predicted)
+    classes = predicted.shape[1]
+    # Of a censored patient all classes from the first possible one on count together.
+    later = (actual >= classes)[:, None] & (np.arange(classes) > (actual - classes)[:, None])
+    predicted[later] = 0.0
+    predicted[np.arange(len(actual)), np.where(actual >= classes, actual - classes, actual)] = np.exp(-near)
     return scores._replace(predicted=predicted)
 
 
@@ -234,6 +280,12 @@ def smallest_outcome(scores: Scores, task: Task) -> tuple[int, int]:
     guessed = np.bincount(scores.predicted.argmax(axis=1), minlength=task.outputs)
     rarest = int(held[held > 0].min(initial=len(scores.actual)))
     return rarest, min(rarest, int(guessed[guessed > 0].min(initial=len(scores.actual))))
+
+
+def fewest_followed(scores: Scores, task: Task) -> int:
+    """Of survival: patients with the event by the last horizon, or followed up to it without, whichever are fewer."""
+    last = len(task.horizons)
+    return int(min((scores.actual < last).sum(), (scores.actual == last).sum()))
 
 
 def coarse_loss(told: Any, step: float, offset: float) -> Any:

@@ -12,6 +12,7 @@ anew after a crash, and whoever wanted to turn the count back would have to turn
 import hashlib
 import json
 import os
+import threading
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -226,9 +227,14 @@ class ReleaseRecord:
         self._former: dict[str, int] = {}
         """Statistics that studies were given about data that were corrected since."""
         self._read, self._file = 0, -1
+        self._reading = threading.Lock()
 
     def read(self, path: Path) -> None:
-        """Take up what was added."""
+        """Take up what was added; of several threads at once, each line counts once."""
+        with self._reading:
+            self._read_on(path)
+
+    def _read_on(self, path: Path) -> None:
         try:
             with open(path, "rb") as lines:
                 status = os.fstat(lines.fileno())

@@ -67,7 +67,7 @@ def risks_told(model: JudgedModel, study: Study, cell: int, folder: Path, positi
     Nor where fewer patients than a cell have the outcome, or have not.
     """
     scores, task, cuts = model.scores, model.task, study.evaluation.cuts
-    if not cuts or study.privacy is not None or len(task.classes) != 2 or not model.is_told(cell):
+    if not cuts or study.privacy is not None or not task.binary or not model.is_told(cell):
         return None
     if np.bincount(scores.actual, minlength=2).min() < max(1, cell) or not np.isfinite(scores.predicted).all():
         return None

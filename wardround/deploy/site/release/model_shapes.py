@@ -19,6 +19,7 @@ from wardround.core.errors import Refusal
 from wardround.data.derived_columns import labels_voted_for
 from wardround.engine.split_round import plain_message, row_of
 from wardround.study import assemble
+from wardround.study.data_rules import is_segmentation
 from wardround.study.file import Study
 from wardround.study.methods import own_method
 
@@ -47,6 +48,7 @@ def one_model(params: Params) -> Params:
     return params
 
 
+@lru_cache(maxsize=64)
 def shapes_for(
     algorithm: Algorithm,
     transform: Transform,
@@ -58,7 +60,8 @@ def shapes_for(
 ) -> MessageShapes:
     """Of a study with this task and so many sites; `given` makes of one model what a probe begins with.
 
-    `kind` is that of the messages to this site, where there are several.
+    `kind` is that of the messages to this site, where there are several. The same words give the same objects, so a
+    site that looks at its list of releases again, or is started again in this process, traces nothing twice.
     """
     x, y = row_of(task)
     rows = algorithm.largest_batch
@@ -97,7 +100,9 @@ def largest_shapes(study: Study, shape: tuple[int, ...], classes: int, sites: Se
     shape = (int(np.prod(said)),) if isinstance(said, list) and said else shape
     voted = labels_voted_for(study.data.cleaning.rules)
     names = voted or tuple(str(number) for number in range(classes))
-    tasks = [Task(shape, names), Task(shape)] if classes else [Task(shape)]
+    horizons = tuple(study.data.horizons or ())
+    tasks = [Task(shape, names, horizons=horizons), *([] if horizons else [Task(shape)])] if classes else [Task(shape)]
+    tasks = [Task(shape, segmentation=True)] if is_segmentation(study) else tasks
     transform = assemble.transform_of(study.transforms)
     refused: Refusal | None = None
     for task in tasks:

@@ -28,7 +28,7 @@ def private_losses(
     noise = promise.look(asked.digest)
     if noise is None:
         return untold
-    look = noised_look(scores.predicted, scores.actual, bound, noise, noise_key(None))
+    look = noised_look(scores.predicted, scores.actual, bound, noise, noise_key(None), survival=task.survival)
     return {"rows": np.int64(rows), "loss": np.float64(look.loss), "right": np.int64(look.right)}
 
 

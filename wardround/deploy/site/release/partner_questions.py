@@ -20,6 +20,7 @@ from wardround.data.preparation_fit import statistics_asked
 from wardround.data.site_rows import SiteRows
 from wardround.deploy.protocol.requests import Received
 from wardround.deploy.protocol.wire import encode
+from wardround.deploy.site.release.model_shapes import one_model
 from wardround.engine import registry
 from wardround.partners.choice import Probe
 from wardround.study.file import Study
@@ -103,7 +104,7 @@ def refuse_course(study: Study, asked: Received[Any]) -> None:
 def given_to(study: Study, words: Mapping[str, Any], sites: int) -> Callable[[Any], Any]:
     """What an algorithm or a probe is given, from one model: a probe just as many as the approved choice announces."""
     if words.get("kind") != "probe":
-        return lambda params: params
+        return one_model
     recipe = from_json(words)._replace(parts=())
     for one in asks_of(study).probes:
         if one.recipe == recipe:

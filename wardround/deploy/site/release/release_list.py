@@ -29,6 +29,7 @@ from wardround.queries.cards import MOST_CLASSES
 from wardround.queries.columns import picture_shape
 from wardround.runs.folder import digest
 from wardround.study import assemble
+from wardround.study.data_rules import MASK, is_segmentation
 from wardround.study.file import Study
 from wardround.study.monitor_section import QUERY, MonitorSection
 from wardround.study.partners import asks_of
@@ -169,7 +170,7 @@ def most_statistics(releases: Releases) -> int:
 
 def row_shape(study: Study, columns: Mapping[str, str]) -> tuple[int, ...]:
     """Of one patient as the model may see it: an image, or at most so many numbers."""
-    shapes = [shape for kind in columns.values() if (shape := picture_shape(kind)) is not None]
+    shapes = [shape for name, kind in columns.items() if name != MASK and (shape := picture_shape(kind)) is not None]
     return shapes[0] if shapes else (most_features(study, columns),)
 
 
@@ -177,7 +178,7 @@ def most_features(study: Study, columns: Mapping[str, str]) -> int:
     """Numbers that a model may see of a patient: other sites may know categories that this one does not."""
     wide = study.data.preparation.most_categories * len(sites_of(study))
     extra = int(study.data.preparation.indicators)
-    target = study.data.settings.get("target")
+    target, time = study.data.settings.get("target"), study.data.time
     cleaning = study.data.cleaning
     words = [column for column, kind in cleaning.kinds.items() if kind == "text"]
     named = {*(study.data.settings.get("categories") or ()), *words, *cleaning.recode}  # recoded numbers may be words
@@ -185,20 +186,19 @@ def most_features(study: Study, columns: Mapping[str, str]) -> int:
     own = sum(
         extra + (wide if kind not in ("number", "flag", "empty") or column in named else 1)
         for column, kind in columns.items()
-        if column != target and column not in free
+        if column not in (target, time) and column not in free
     )
     own += len(cleaning.rules) + sum(len(one.words) or one.features for one in cleaning.texts.values())
     return max(1, own + (FILLED * (1 + extra) if study.data.missing_columns == "fill" else 0))
 
 
 def most_classes(study: Study, columns: Mapping[str, str]) -> int:
-    """Labels that the outcome may have; none for a quantity."""
-    if study.data.settings.get("task") == "regression":
+    """Labels that the outcome may have; none for a quantity or a mask."""
+    if study.data.survival is not None:
+        return len(study.data.survival.horizons) + 1
+    if study.data.settings.get("task") == "regression" or is_segmentation(study):
         return 0
     return 2 if columns.get(str(study.data.settings.get("target"))) == "flag" else MOST_CLASSES
-
-
-# ---- rounds ----
 
 
 def is_noised(study: Study) -> bool:

@@ -2,7 +2,7 @@
 
 What is found depends on rows, and a study could be worded to ask for a single one; so it stays at the site. Where the
 policy says `mismatches = "told"`, the coordinator is told which of the columns that the study itself names the table
-does not have: names in the table's head, nothing of its rows.
+does not have, or the policy does not allow: names in the table's head, nothing of its rows.
 """
 
 from collections.abc import Callable
@@ -46,6 +46,17 @@ def missing_columns(home: SiteHome, study: Study, data: str | None = None) -> li
     frame = frame_of(name, read_datasets(home)[name])
     needed = required_columns(study) if study.data.missing_columns == "fill" else named_columns(study)
     return [column for column in needed if column not in frame.columns]
+
+
+def columns_lacking(home: SiteHome, study: Study) -> list[str]:
+    """What may be told before an approval: named columns that the table lacks or the policy does not allow.
+
+    Which of the two is not told: else whoever names enough columns would learn of those that the site keeps to itself.
+    """
+    policy, missing = read_policy(home.policy_path), missing_columns(home, study)
+    fills = study.data.missing_columns == "fill"
+    named = required_columns(study) if fills else named_columns(study)
+    return [column for column in named if column in missing or not is_column_allowed(column, policy)]
 
 
 def find_misfits(home: SiteHome, study: Study, data: str | None = None) -> list[Misfit]:

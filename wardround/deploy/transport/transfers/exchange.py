@@ -56,6 +56,11 @@ class Movement(NamedTuple):
     of: int
     seconds: float
 
+    def beside(self, other: "Movement") -> "Movement":
+        """Two transfers of one party at the same time (of two studies, say) as one."""
+        way = self.way if self.way == other.way else "both ways"
+        return Movement(way, self.moved + other.moved, self.of + other.of, max(self.seconds, other.seconds))
+
 
 class Exchange:
     """Every method may be called from several threads."""
@@ -166,6 +171,8 @@ class Exchange:
         if self._coming is None or self._coming_name != name or self._coming.size != size:
             folder = self._lines.folder if size > SMALLEST_ON_DISK else None
             path = None if folder is None else folder / f"{self.target}-{name.hex()}.part"
+            if self._coming is not None:  # one who says something else each time fills no disk
+                self._coming.forget()
             self._coming, self._coming_name = IncomingMessage((Segment(name, 0, size),), path), name
         self._move("fetching", self._coming.gaps)
 

@@ -1,4 +1,4 @@
-"""Questions to many sites at once, their answers as they come, and the bytes of both."""
+"""Questions to many sites at once, and their answers as they come."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from typing import NamedTuple
 
-from wardround.deploy.protocol.replies import Reply
+from wardround.deploy.protocol.wire import LARGEST_MESSAGE
 from wardround.deploy.transport.contract import Asked, ManyAtOnce, Transport
 
 MOST_AT_ONCE = 64
@@ -25,31 +25,6 @@ class TimedReply(NamedTuple):
 
 
 @dataclass
-class Traffic:
-    """Bytes of a study since somebody asked: as the audit logs count them, and as the line moved them.
-
-    Down is what the coordinator writes into its log; up is what the sites write into theirs, each answer once however
-    often it was asked for. The line moves less where a site has a model already, and more where it broke.
-    """
-
-    down: int = 0
-    up: int = 0
-    line: int = 0
-    _last: dict[tuple[str, str], str] = field(default_factory=dict)
-
-    def count_answer(self, site: str, topic: str, reply: Reply) -> None:
-        if self._last.get((site, topic)) != reply.sha256:
-            self._last[site, topic] = reply.sha256
-            self.up += reply.size
-
-    def take(self) -> "Traffic":
-        """What was counted since the last time."""
-        found = Traffic(self.down, self.up, self.line)
-        self.down = self.up = self.line = 0
-        return found
-
-
-@dataclass
 class Mail:
     """Over one transport; no thread waits for an answer where the transport needs none."""
 
@@ -57,11 +32,11 @@ class Mail:
     _threads: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(MOST_AT_ONCE))
 
     def ask_all(
-        self, topic: str, bodies: Mapping[str, bytes], within: Callable[[], float]
+        self, topic: str, bodies: Mapping[str, bytes], within: Callable[[], float], most: int = LARGEST_MESSAGE
     ) -> Iterator[tuple[str, Future[TimedReply]]]:
         """Ask all of them; gives each as soon as it has answered, or will not any more.
 
-        `within` tells how long a site is given, at the moment at which it is asked.
+        `within` tells how long a site is given, at the moment at which it is asked, `most` how large an answer may be.
         """
         came: SimpleQueue[tuple[str, Future[TimedReply]]] = SimpleQueue()
 
@@ -69,11 +44,11 @@ class Mail:
             return lambda answer: came.put((site, answer))
 
         for site, body in bodies.items():
-            self._ask(site, topic, body, within).add_done_callback(hear(site))
+            self._ask(site, topic, body, within, most).add_done_callback(hear(site))
         for _ in bodies:
             yield self._next(came)
 
-    def _ask(self, site: str, topic: str, body: bytes, within: Callable[[], float]) -> Future[TimedReply]:
+    def _ask(self, site: str, topic: str, body: bytes, within: Callable[[], float], most: int) -> Future[TimedReply]:
         if not isinstance(self.transport, ManyAtOnce):
             return self._threads.submit(self._ask_and_wait, site, topic, body, within)
         found: Future[TimedReply] = Future()
@@ -86,7 +61,7 @@ class Mail:
             else:
                 found.set_result(TimedReply(asked.result(), worked, moved))
 
-        self.transport.begin(site, topic, body, within()).add_done_callback(pass_on)
+        self.transport.begin(site, topic, body, within(), most).add_done_callback(pass_on)
         return found
 
     def _ask_and_wait(self, site: str, topic: str, body: bytes, within: Callable[[], float]) -> TimedReply:

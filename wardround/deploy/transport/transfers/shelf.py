@@ -8,7 +8,7 @@ import json
 import os
 import threading
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -18,6 +18,7 @@ import numpy as np
 
 from wardround.deploy.protocol.compression import Content, is_worth, pack
 from wardround.deploy.protocol.outline import SMALLEST_NAMED, Range, ReadOutline, Segment, name_of, without
+from wardround.deploy.protocol.wire import LARGEST_MESSAGE, Malformed
 
 LONG = 5.0
 """Seconds from which on a transfer is written to the disk."""
@@ -27,6 +28,8 @@ KEPT_ON_DISK = 1 << 30
 SMALLEST_ON_DISK = 1 << 14
 MOST_TRANSFERS = 8
 """Messages that are received at the same time."""
+MEMORY_SHARE = 0.25
+"""Of the machine's memory, for messages that are received."""
 ABANDONED = 7 * 86400.0
 """Seconds after which a broken transfer on the disk is forgotten."""
 MOST_ANSWERS = 3
@@ -56,13 +59,16 @@ class IncomingMessage:
             self._take_up(path)
 
     def take(self, begin: int, content: Content) -> bool:
-        """Put bytes where they belong; whether they belong anywhere."""
+        """Put bytes where they belong; whether they belong anywhere. What is there stays as it came first."""
         end = begin + len(content)
         if begin < 0 or end > self.size:
             return False
         with self._lock:
+            gaps = without(self.gaps, begin, end)
+            if gaps == self.gaps:
+                return True
             self.buffer[begin:end] = content
-            self.gaps = without(self.gaps, begin, end)
+            self.gaps = gaps
             self.touched = time.monotonic()
             if self._path is not None and self.touched - self.began > LONG:
                 with suppress(OSError):  # a full disk: it goes on in memory
@@ -212,11 +218,22 @@ def forget_old_files(folder: Path) -> None:
 
 
 def forget_abandoned(folder: Path) -> None:
-    """Transfers that nobody went on with for days."""
-    for path in folder.glob("*.part*"):
-        with suppress(OSError):
-            if time.time() - path.stat().st_mtime > ABANDONED:
-                path.unlink()
+    """Transfers that nobody went on with for days, and of the others all but the last few of each party."""
+    kept: Counter[str] = Counter()
+    with suppress(OSError):
+        for touched, path in sorted(((one.stat().st_mtime, one) for one in folder.glob("*.part")), reverse=True):
+            party = path.name.rpartition("-")[0]
+            kept[party] += 1
+            if kept[party] > MOST_TRANSFERS or time.time() - touched > ABANDONED:
+                for one in (path, ranges_path(path)):
+                    one.unlink(missing_ok=True)
+
+
+def memory_room() -> int:
+    """Bytes that messages on their way may take together: few bytes can name one segment often enough for many more."""
+    import psutil
+
+    return min(LARGEST_MESSAGE, int(MEMORY_SHARE * psutil.virtual_memory().total))
 
 
 class WaitingAnswer(NamedTuple):
@@ -232,7 +249,7 @@ class Shelf:
     """Of one party that is asked: what it receives, what it knows, and answers that wait to be fetched."""
 
     def __init__(self, folder: Path | None = None) -> None:
-        self._folder = folder
+        self._folder, self._room = folder, memory_room()
         if folder is not None and folder.is_dir():
             forget_abandoned(folder)
         self.known = KnownSegments(None if folder is None else folder / "known")
@@ -266,15 +283,20 @@ class Shelf:
 
     def _coming_for(self, outline: ReadOutline) -> IncomingMessage:
         name = outline.name
+        if outline.size > self._room:
+            raise Malformed(f"the message has {outline.size} bytes, and there is room for {self._room} here")
         with self._lock:
             coming = self._coming.get(name)
             if coming is None:
+                others = sum(one.size for one in self._coming.values())
+                while self._coming and (others + outline.size > self._room or len(self._coming) >= MOST_TRANSFERS):
+                    oldest = self._coming.popitem(last=False)[1]
+                    others -= oldest.size
+                    oldest.forget()
                 on_disk = self._folder is not None and outline.size > SMALLEST_ON_DISK
                 path = self._folder / f"{name.hex()}.part" if self._folder is not None and on_disk else None
                 coming = self._coming[name] = IncomingMessage(outline.segments, path)
                 coming.fill(self.known)
-                while len(self._coming) > MOST_TRANSFERS:
-                    self._coming.popitem(last=False)[1].close()
             self._coming.move_to_end(name)
             return coming
 

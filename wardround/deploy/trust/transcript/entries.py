@@ -19,7 +19,15 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 import jax
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    TypeAdapter,
+    ValidationError,
+    model_serializer,
+)
 from safetensors import SafetensorError
 from safetensors.numpy import load
 
@@ -58,6 +66,13 @@ class TaskWords(TranscriptEntry):
     shape: tuple[int, ...]
     classes: tuple[str, ...]
     target: str
+    horizons: tuple[float, ...] = ()
+    segmentation: bool = False
+
+    @model_serializer(mode="wrap")
+    def _words(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        # What holds only of some tasks is not in the transcripts of others, whose hashes stay what they were.
+        return {key: value for key, value in write(self).items() if key not in ("horizons", "segmentation") or value}
 
 
 class Opening(TranscriptEntry):

@@ -155,7 +155,7 @@ class ServerReplay:
 
     def __post_init__(self) -> None:
         opening, said = self.opening, self.opening.task
-        self.task = Task(said.shape, said.classes, said.target)
+        self.task = Task(said.shape, said.classes, said.target, said.horizons, said.segmentation)
         noisy = restore_noise(self.study, opening.noise)
         links = assemble.links_of(self.study.transforms)
         self.transform = chain(links)

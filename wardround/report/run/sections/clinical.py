@@ -6,6 +6,7 @@ from wardround.report.clinical.calibration import calibration_section
 from wardround.report.clinical.decision_curve import decision_section
 from wardround.report.clinical.flow import flow_section
 from wardround.report.clinical.forest import forest_section
+from wardround.report.clinical.horizons import horizons_section
 from wardround.report.clinical.importance import importance_section
 from wardround.report.clinical.operating_point import operating_section
 from wardround.report.clinical.patient_table import table_section
@@ -32,6 +33,10 @@ def calibration(run: Run) -> Iterable[Html]:
     return (calibration_section(run),)
 
 
+def horizons(run: Run) -> Iterable[Html]:
+    return (horizons_section(run),)
+
+
 def decision_curve(run: Run) -> Iterable[Html]:
     return (decision_section(run),)
 
@@ -48,6 +53,15 @@ def untold(run: Run) -> Html:
     """Why a deployed study lacks what a simulation shows."""
     if run.kind != "deployed" or not run.finished:
         return Html("")
+    if run.task.kind == "survival":
+        return paragraph(
+            safe(
+                "Times of follow-up stay at the hospitals, and so do survival curves and calibration by groups of "
+                "risk. C-index, Brier score and the gap between predicted and seen risk of each hospital are among the "
+                "scores below; each hospital has all figures of its own patients in its own report "
+                "(`wardround site report`)."
+            )
+        )
     if any(method.clinical is not None for method in run.methods):
         return paragraph(
             safe(
@@ -70,6 +84,7 @@ SECTIONS = (
     ReportSection(30, "included", "Who was included", included),
     ReportSection(32, "patients", "The patients", patient_table),
     ReportSection(52, "operating", "What it means for patients", operating_point),
+    ReportSection(53, "horizons", "Survival: the risk at each horizon", horizons),
     ReportSection(54, "calibration", "Calibration: are the predictions right?", calibration),
     ReportSection(56, "decisions", "Is acting on the model worth it?", decision_curve),
     ReportSection(58, "forest", "By hospital and by group of patients", forest),

@@ -1,0 +1,1 @@
+"""Models that mark what is on an image, pixel by pixel."""
