@@ -6,12 +6,13 @@ from typing import Any
 import numpy as np
 
 from wardround.analyses.forests.memory import Kept, SiteMemory
-from wardround.analyses.forests.plan import TreeOutcome, TreePlan, outcome_of
+from wardround.analyses.forests.plan import TreeOutcome, TreePlan, columns_drawn, outcome_of
 from wardround.analyses.forests.question import (
     EDGES,
     LEVEL,
     Common,
     phase_of,
+    read_asked,
     read_common,
     read_forest,
     read_tree,
@@ -128,8 +129,9 @@ def level_answer(
     """Sums of slopes over the nodes asked for; with the first level of a tree, the loss of validation rows so far."""
     assert kept.layout is not None
     layout, learn, objective = kept.layout, kept.rows.learn, outcome.objective
-    columns, asked = (np.asarray(message.arrays[name]).astype(np.int64) for name in ("columns", "asked"))
-    number = int(message.arrays["number"])
+    number = course.forest.trees
+    columns = columns_drawn(plan, number)
+    asked = read_asked(message, course.forest, columns, objective.groups)
     tree, levels = read_tree(message, course.forest)
     course = with_slopes(course, objective, learn, layout.width, columns)
     course = kept.course = after_levels(course, tree, levels, layout.width)

@@ -6,6 +6,7 @@ import numpy as np
 
 from wardround.core.analysis import Agreed
 from wardround.core.contracts import Message
+from wardround.core.errors import Refusal
 from wardround.statistics.trees.bins import Feature, Numbers
 from wardround.statistics.trees.forest import Forest
 from wardround.statistics.trees.growth import Growth
@@ -91,3 +92,25 @@ def read_tree(message: Message, forest: Forest) -> tuple[Forest, int]:
     )
     whole.column[0, :, :known], whole.left[0, :, :known] = column, left
     return whole, (known + 1).bit_length() - 1
+
+
+def read_asked(message: Message, forest: Forest, columns: Numbers, groups: int) -> Numbers:
+    """(groups, nodes): the nodes whose sums are asked for; `columns` are those of the tree after the forest.
+
+    Refused where a column or a node comes twice: noise is reckoned for a patient who is in each sum once, and that of
+    several copies of one sum would average out.
+    """
+    asked = np.asarray(message.arrays["asked"]).astype(np.int64)
+    once = asked.ndim == 2 and all(len(set(own)) == len(own) for own in (row[row >= 0].tolist() for row in asked))
+    if (
+        len(asked) != groups
+        or not once
+        or not np.array_equal(message.arrays["columns"], columns)
+        or int(message.arrays["number"]) != forest.trees
+    ):
+        raise Refusal(
+            "the sums of a level were asked for otherwise than a tree needs them: every column of the tree and every"
+            " node once",
+            remedy="ask for what was approved",
+        )
+    return asked
