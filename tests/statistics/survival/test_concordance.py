@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.support.survival.sites import made_patients
-from wardround.statistics.survival.concordance import censoring_of, comparable_pairs, uno_pairs
+from wardround.statistics.survival.concordance import censoring_of, comparable_pairs, pairs_of_each, uno_pairs
 
 
 def test_by_hand():
@@ -13,6 +13,12 @@ def test_by_hand():
     pairs = comparable_pairs(np.array([1.0, 2, 3, 3]), np.array([1, 0, 1, 0]), np.array([5.0, 1, 5, 2]))
     assert pairs == (4, 3, 1)
     assert pairs.c_index == 3.5 / 4
+
+
+def test_the_pairs_of_each_patient_by_hand():
+    # The four pairs above: the event at 1 is in three, 2+ in one, the event at 3 in two, 3+ in two.
+    assert pairs_of_each(np.array([1.0, 2, 3, 3]), np.array([1, 0, 1, 0])).tolist() == [3, 1, 2, 2]
+    assert pairs_of_each(np.array([2.0, 2, 5]), np.array([1, 1, 0])).tolist() == [1, 1, 2]  # two events at one time
 
 
 def test_uno_by_hand():

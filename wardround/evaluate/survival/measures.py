@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from wardround.evaluate.rows import Numbers, Rows
-from wardround.statistics.survival.concordance import censoring_of, comparable_pairs
+from wardround.statistics.survival.concordance import censoring_of, comparable_pairs, pairs_of_each
 
 EXACT = 500
 """Patients of a site up to which every pair is looked at in every resample; beyond, what each patient adds to C."""
@@ -174,6 +174,16 @@ def patients_seen(rows: Rows) -> float:
     time, event = rows.follow_up
     chance = censoring_of(time, event).just_before(np.asarray([rows.task.horizons[-1]]))
     return float(len(time) * chance[0])
+
+
+def patients_compared(rows: Rows) -> float:
+    """Of one site: one over the largest share of all comparable pairs that a patient is in; 0 without a pair.
+
+    Where most are lost from sight after the first event and before the others, it is little above 1: that one patient
+    is compared with everybody, and C is hers.
+    """
+    each = pairs_of_each(*rows.follow_up)
+    return float(each.sum() / 2 / each.max()) if each.any() else 0.0
 
 
 def no_pair(rows: Rows, site: int) -> str:

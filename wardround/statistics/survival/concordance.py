@@ -33,11 +33,30 @@ def comparable_pairs(
     """A higher `risk` should mean an earlier event; `weight` is that of a pair, by its earlier patient."""
     used = (event > 0) if horizon is None else (event > 0) & (time < horizon)
     factor = np.where(used, 1.0 if weight is None else weight, 0.0)
-    # A censored time equal to an event's comes after it; two events at one time are not compared.
-    turn = np.unique(np.column_stack([time, event <= 0]), axis=0, return_inverse=True)[1].ravel()
-    later = len(turn) - np.searchsorted(np.sort(turn), turn, side="right")
+    turn = turns_of(time, event)
     lower, equal = later_and_lower(turn, risk)
-    return Pairs(float(factor @ later), float(factor @ lower), float(factor @ equal))
+    return Pairs(float(factor @ later_than(turn)), float(factor @ lower), float(factor @ equal))
+
+
+def turns_of(time: Values, event: Values) -> Values:
+    """The order of times: a censored one equal to an event's comes after it; two events at one time are not compared.
+
+    >>> turns_of(np.array([5.0, 3.0, 5.0]), np.array([0, 1, 1]))
+    array([2, 0, 1])
+    """
+    return np.asarray(np.unique(np.column_stack([time, event <= 0]), axis=0, return_inverse=True)[1].ravel())
+
+
+def later_than(turn: Values) -> Values:
+    """For every patient how many come later."""
+    return np.asarray(len(turn) - np.searchsorted(np.sort(turn), turn, side="right"))
+
+
+def pairs_of_each(time: Values, event: Values) -> Values:
+    """In how many comparable pairs every patient is, as the earlier one or as the later; each pair counts at both."""
+    turn = turns_of(time, event)
+    before = np.searchsorted(np.sort(turn[event > 0]), turn, side="left")
+    return np.asarray(np.where(event > 0, later_than(turn), 0) + before)
 
 
 def later_and_lower(turn: Values, risk: Values) -> tuple[Values, Values]:

@@ -6,7 +6,8 @@ grid on which one patient makes at most half a step (see `queries.cells`), areas
 of the rarer outcome makes at most a whole one; no smooth figure in steps below 1/64. A loss may be one patient's alone,
 so it is clipped before it is added up, and told on a grid of its own. Which of two steps is told is drawn at random
 where a site says so (see `grid_offset`). Figures of an outcome that fewer patients than a cell have, or (for shares)
-are predicted to have, are withheld: a recall of two thirds is three patients. With a smallest cell of 1 all is exact.
+are predicted to have, are withheld: a recall of two thirds is three patients. So is a C-index of which one patient has
+more than two cell-ths of the pairs. With a smallest cell of 1 all is exact.
 """
 
 import json
@@ -24,7 +25,7 @@ from wardround.engine.registry import find
 from wardround.evaluate.block import result_block
 from wardround.evaluate.losses import loss_of
 from wardround.evaluate.rows import rows_of
-from wardround.evaluate.survival.measures import patients_seen
+from wardround.evaluate.survival.measures import patients_compared, patients_seen
 from wardround.queries.cells import Offset, coarse_moments, coarse_share, fences, in_cells, on_grid, step_above
 
 Numbers = np.ndarray[Any, Any]
@@ -40,6 +41,7 @@ WEIGHTED = ("integrated_brier", "horizon_gap")
 KEEP = 0.8
 """A patient moves these by its own weight, and by a quarter as much through the weights of others."""
 FEW_EVENTS = "reported only where enough patients had the event, and enough were followed up without it"
+FEW_PAIRS = "reported only where no patient is in a large share of the pairs that are compared"
 UNDEFINED = "not defined for the patients of this site"
 FEW_IMAGES = "reported only where enough images have something to be found, and something was found in enough"
 FEW = "reported only where every outcome has enough patients, and is predicted for enough of them"
@@ -131,11 +133,14 @@ def coarse_figures(block: Report, scores: Scores, task: Task, cell: int, offset:
     rows = len(scores.actual)
     losses = np.sort(row_losses(np.asarray(scores.predicted, np.float64), np.asarray(scores.actual)))
     step = loss_step(largest_loss(losses, cell), rows)
+    compared = patients_compared(rows_of(scores, task)) if task.survival else float(patients)
 
     def figure(name: str, told: Mapping[str, Any]) -> dict[str, Any]:
         over_all = name in OVER_ALL
         if not over_all and (patients if name in SMOOTH else few) < cell:
             return {"value": None, "undefined": FEW_EVENTS if task.survival else FEW}
+        if name == "c_index" and 2 * compared < cell:
+            return {"value": None, "undefined": FEW_PAIRS}
         if name == "log_loss":
             # A single patient may have any part of it, so its mean is that of `judge`, and its interval as coarse.
             mean, near = coarse_mean_loss(scores, task, cell, offset("log_loss")), clipped_losses(scores, cell)
@@ -145,7 +150,7 @@ def coarse_figures(block: Report, scores: Scores, task: Task, cell: int, offset:
                 key: mean if key == "value" else coarse_loss(one, step, offset("log_loss"))
                 for key, one in again.items()
             }
-        number = patients_behind(name, rows, patients, len(task.classes))
+        number = patients_behind(name, rows, min(patients, compared), len(task.classes))
         if name in WEIGHTED:
             number = min(FINE, KEEP * patients_seen(rows_of(scores, task)))
         return {key: coarsen(one, number, offset(name), relative=False) for key, one in told.items()}
@@ -153,7 +158,7 @@ def coarse_figures(block: Report, scores: Scores, task: Task, cell: int, offset:
     return told_of_sites(plain, plain, figure, cell)
 
 
-def patients_behind(name: str, rows: int, rarest: int, classes: int) -> float:
+def patients_behind(name: str, rows: int, rarest: float, classes: int) -> float:
     """For how many patients the grid of a figure is made: 1 / so many is what one of them may move it by."""
     if name in RANKS:
         return min(FINE, 2 * rarest)  # a whole step for one patient: with half of it little would be left to tell
