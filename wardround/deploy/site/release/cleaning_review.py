@@ -19,10 +19,10 @@ from wardround.core.text import counted
 from wardround.data.cleanup import Cleanup, clean_values, has_value, repeated_rows, restrict, row_hashes
 from wardround.data.derived_columns import derived_names, vote_columns
 from wardround.data.inspection.extremes import outsiders
-from wardround.data.survival.follow_up import times_in
-from wardround.data.survival.intervals import SurvivalOutcome, number_text
+from wardround.data.survival.follow_up import events_in, times_in
+from wardround.data.survival.intervals import SurvivalOutcome, label_numbers, number_text
 from wardround.data.value_forms import read_number
-from wardround.queries.columns import as_numbers, as_text, kind_of, list_some
+from wardround.queries.columns import as_codes, as_numbers, as_text, kind_of, list_some
 from wardround.study.assemble import cleanup_of
 from wardround.study.file import Study
 
@@ -119,7 +119,7 @@ def cleaning_reasons(
         " answer would be about these alone"
         for column, few in far_values(rows, cleanup, cell).items()
     ]
-    found += horizon_reasons(study, {name: other for name, (other, _) in others.items()}, frame, difference)
+    found += outcome_reasons(study, {name: other for name, (other, _) in others.items()}, frame, difference)
     own: Treatment | None = None
     for name, (other, columns) in others.items():
         there = frame[[column for column in frame.columns if column in columns]]
@@ -218,10 +218,13 @@ def survival_sentences(study: Study, frame: pd.DataFrame, cell: int) -> tuple[st
         return ()
     value = f" ({said.event} = {said.event_is})" if said.event_is else ""
     ends = ", ".join(number_text(one) for one in said.horizons)
-    few = few_between(clean_values(frame, cleanup_for(study, frame)), said, said.horizons, cell)
+    rows = cleaned(study, frame)
+    few = few_between(rows, said, said.horizons, cell)
+    struck = [one for one in few_between(rows, said, said.horizons, cell, events=True) if one not in few]
+    found = [f"{what} {' and '.join(some)}" for what, some in (("have a time", few), ("had the event", struck)) if some]
     warned = (
-        f"Warning: fewer than {cell} of your patients have a time {' and '.join(few)}. Ask why, if such horizons are"
-        " unusual in the field: who chooses them may want to learn about single patients.",
+        f"Warning: fewer than {cell} of your patients {'; fewer '.join(found)}. Ask why, if such horizons, or such an"
+        " event, are unusual in the field: who chooses them may want to learn about single patients.",
     )
     return (
         f"From {said.time} and {said.event}{value} this site makes the outcome: whether the event came by"
@@ -230,16 +233,24 @@ def survival_sentences(study: Study, frame: pd.DataFrame, cell: int) -> tuple[st
         f"{said.time} is no input of the model. It is used here, to make the outcome and the figures of your test"
         " patients (C-index, Brier score, gap between predicted and seen risk); no time of follow-up is sent. The"
         " figures are told where enough patients had the event, and enough were followed up without it.",
-        *(warned if few else ()),
+        *(warned if found else ()),
     )
 
 
-def few_between(frame: pd.DataFrame, said: SurvivalOutcome, edges: Collection[float], cell: int) -> list[str]:
-    """Between which neighbouring edges fewer patients than a cell have their time, but some; in words."""
-    if said.time not in frame.columns:
+def cleaned(study: Study, frame: pd.DataFrame) -> pd.DataFrame:
+    """All rows, with the values that the study gives them."""
+    return clean_values(frame, replace(cleanup_for(study, frame), drop_rows={}, duplicates="keep"))
+
+
+def few_between(
+    frame: pd.DataFrame, said: SurvivalOutcome, edges: Collection[float], cell: int, *, events: bool = False
+) -> list[str]:
+    """Between which neighbouring edges fewer patients than a cell have their time (or event), but some; in words."""
+    if not {said.time, said.event} <= set(frame.columns):
         return []
     ends = sorted({0.0, *edges})
     time = times_in(frame[said.time], "", refuse=False)
+    time = time[events_in(frame[said.event], said, "", refuse=False) > 0] if events else time
     place = np.searchsorted(np.asarray(ends), time[np.isfinite(time)], side="left")
     counts = np.bincount(place, minlength=len(ends) + 1)
     return [
@@ -249,22 +260,61 @@ def few_between(frame: pd.DataFrame, said: SurvivalOutcome, edges: Collection[fl
     ]
 
 
-def horizon_reasons(study: Study, others: Mapping[str, Study], frame: pd.DataFrame, difference: int) -> list[str]:
-    """Why the study's horizons are not allowed: two studies whose horizons hold a few patients between them.
+def outcome_reasons(study: Study, others: Mapping[str, Study], frame: pd.DataFrame, difference: int) -> list[str]:
+    """Why a study of survival is not allowed beside others, or another beside one of survival.
 
-    The difference of their answers would be about these alone.
+    Two studies whose horizons hold a few patients between them, or whose outcomes are otherwise those of a few alone
+    apart (by the value that is the event, or since one of them has no horizons): the difference of their answers would
+    be about these.
     """
     said, found = study.data.survival, []
-    frame = frame if said is None else clean_values(frame, cleanup_for(study, frame))
     for name, other in others.items():
         theirs = other.data.survival
-        if said is None or theirs is None or theirs.time != said.time or set(theirs.horizons) == set(said.horizons):
+        if said == theirs:
             continue
-        together = {*said.horizons, *theirs.horizons}
-        own = set(few_between(frame, said, said.horizons, difference))
-        if [one for one in few_between(frame, said, together, difference) if one not in own]:
+        alone = f"smallest_difference of {difference}: the difference of their answers would be about these alone"
+        rows, there = cleaned(study, frame), cleaned(other, frame)
+        if has_few_between(rows, said, theirs, difference):
+            found.append(f"between its horizons and those of {name} there are fewer patients than the policy's {alone}")
+        elif 0 < (few := outcomes_apart(study, rows, other, there)) < difference:
             found.append(
-                f"between its horizons and those of {name} there are fewer patients than the policy's"
-                f" smallest_difference of {difference}: the difference of their answers would be about these alone"
+                f"of {counted(few, 'patient')} its outcome says something else than that of {name}, fewer than the"
+                f" policy's {alone}"
             )
     return found
+
+
+def has_few_between(
+    frame: pd.DataFrame, said: SurvivalOutcome | None, theirs: SurvivalOutcome | None, difference: int
+) -> bool:
+    """Whether the horizons of two studies hold a few patients between them, beside what those of the first hold."""
+    if said is None or theirs is None or theirs.time != said.time or set(theirs.horizons) == set(said.horizons):
+        return False
+    own = few_between(frame, said, said.horizons, difference)
+    return not set(own).issuperset(few_between(frame, said, {*said.horizons, *theirs.horizons}, difference))
+
+
+def outcomes_apart(one: Study, rows: pd.DataFrame, other: Study, there: pd.DataFrame) -> int:
+    """Patients of whom two studies of the same column say different things; one of them, or both, of survival."""
+    target = one.data.settings.get("target")
+    if target != other.data.settings.get("target") or target not in rows.columns or target not in there.columns:
+        return 0
+    first, second = outcome_codes(one, rows), outcome_codes(other, there)
+    if one.data.survival is not None and other.data.survival is not None:
+        return int((first != second).sum())
+    # Classes and times are not called alike: a class is what most of its patients are in the other study.
+    classes, times = (second, first) if one.data.survival is not None else (first, second)
+    table = pd.crosstab(classes, times).to_numpy()
+    return int(table.sum() - table.max(axis=1).sum())
+
+
+def outcome_codes(study: Study, rows: pd.DataFrame) -> Rows:
+    """What a study knows of every patient: whether the event came by the last horizon, or the class."""
+    said, positive = study.data.survival, study.data.settings.get("positive")
+    if said is None:
+        codes, words = as_codes(rows[str(study.data.settings.get("target"))])
+        return codes if positive is None else np.append(words.astype(str) == str(positive), False)[codes].astype(int)
+    if said.time not in rows.columns:
+        return np.full(len(rows), -1)
+    time = times_in(rows[said.time], "", refuse=False)
+    return label_numbers(time, events_in(rows[said.event], said, "", refuse=False), said.horizons[-1:])
