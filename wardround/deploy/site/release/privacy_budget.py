@@ -11,6 +11,7 @@ log's entry is written anyway. A ledger from before has no head; its next debit 
 
 import os
 import re
+import threading
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,8 @@ BESIDE, LOGGED = "its signed head", "the audit log"
 
 
 LEDGER = "privacy.jsonl"
+_head_file = threading.Lock()
+"""One study's debit writes the head in place while another's answer names it in the audit log, for good."""
 LEDGER_HEAD = f"{LEDGER}.head"
 
 
@@ -61,15 +64,16 @@ def write_ledger_head(home: SiteHome, entries: int, hash: str) -> None:
     unsigned = Head(entries, hash, home.settings.name, "")
     content = head_bytes(Head(entries, hash, home.settings.name, sign(home.key, unsigned.signed_bytes(SEAL))))
     path = head_path(ledger_path(home))
-    try:
-        handle = os.open(path, os.O_WRONLY)
-    except FileNotFoundError:
-        write_whole(path, content)
-        return
-    try:
-        os.pwrite(handle, content, 0)
-    finally:
-        os.close(handle)
+    with _head_file:
+        try:
+            handle = os.open(path, os.O_WRONLY)
+        except FileNotFoundError:
+            write_whole(path, content)
+            return
+        try:
+            os.pwrite(handle, content, 0)
+        finally:
+            os.close(handle)
 
 
 def kept_heads(home: SiteHome) -> list[KeptHead]:
@@ -126,7 +130,8 @@ _anchors: dict[Path, LoggedAnchor] = {}
 
 def anchor(home: SiteHome) -> dict[str, Any]:
     """What an entry of the audit log says of the ledger: nothing before the first debit."""
-    beside = load_head(ledger_path(home), read_head, REMEDY)
+    with _head_file:
+        beside = load_head(ledger_path(home), read_head, REMEDY)
     return {} if beside is None else {NAMED: {"entries": beside.entries, "hash": beside.hash}}
 
 
