@@ -13,7 +13,7 @@ from wardround.cli.consortium.status import status_lines
 from wardround.cli.consortium.status import watch as repeat
 from wardround.cli.consortium.studies import amend_study, cancel_study, resume_study, study_for_sites
 from wardround.cli.operations.commands import add_operations
-from wardround.cli.output import Watch, person_name, say
+from wardround.cli.output import Watch, person_name, require_role, say
 from wardround.cli.services import LogAs, LogFile, Metrics, leave, service_options
 from wardround.cli.study_progress import conduct_study, listen
 from wardround.cli.trust.admission import admission_facts, admission_lines
@@ -152,6 +152,7 @@ def sign(
     from wardround.deploy.trust.certificates import is_encrypted
 
     there = open_home(home)
+    require_role(there, "administer")
     key = (authority or there.path) / "authority.key"
     passphrase = read_passphrase(passphrase_file, new=False) if is_encrypted(key) else None
     check_requests(there, requests)  # all of them, before the first is signed
@@ -183,6 +184,7 @@ def accept(
     from wardround.deploy.coordinator.consortium import accept as take_in
 
     there = open_home(home)
+    require_role(there, "administer")
     made = [take_in(there, path) for path in certificates]
     lines = [f"{one.name} until {one.until:%Y-%m-%d}: {one.path}" for one in made]
     say({"accepted": [admission_facts(there, one) for one in made]}, lines, as_json)
@@ -230,7 +232,9 @@ def renew(
     as_json: AsJson = False,
 ) -> None:
     """Renew a certificate that has ended or soon will: a site's, to be sent to it, or the coordinator's own."""
-    renew_certificate(open_home(home), site, authority, passphrase_file, as_json=as_json)
+    there = open_home(home)
+    require_role(there, "administer")
+    renew_certificate(there, site, authority, passphrase_file, as_json=as_json)
 
 
 @coordinator_app.command()
@@ -261,6 +265,7 @@ def resume(
 ) -> None:
     """Continue a study that failed, was cancelled or interrupted, in the round it had reached."""
     there = open_home(home)
+    require_role(there, "submit")
     conduct_study(there, resume_study(there, study), wait=wait, as_json=as_json)
 
 
@@ -273,7 +278,8 @@ def cancel(
     as_json: AsJson = False,
 ) -> None:
     """End a study that waits or runs; its sites are told. `resume` takes it up again."""
-    cancel_study(open_home(home), study, person_name(by), why, as_json=as_json)
+    there = open_home(home)
+    cancel_study(there, study, person_name(by, there, "submit"), why, as_json=as_json)
 
 
 @coordinator_app.command()
@@ -293,7 +299,7 @@ def amend(
 ) -> None:
     """Put a changed study in the place of one that has not finished; asks anew only whom the change concerns."""
     there = open_home(home)
-    name = amend_study(there, study, file, without or [], person_name(by), why)
+    name = amend_study(there, study, file, without or [], person_name(by, there, "submit"), why)
     conduct_study(there, name, wait=wait, as_json=as_json)
 
 

@@ -48,6 +48,13 @@ def since_words(moment: float, now: float) -> str:
     return f"{time.strftime('%H:%M' if today else '%Y-%m-%d %H:%M', there)} ({ago(now - moment)})"
 
 
+def require_role(home: "Home", role: "Role") -> None:
+    """Refuse whom the home does not name for this; where it binds no roles, anybody may."""
+    from wardround.deploy.roles import acting_person
+
+    acting_person(home.path, None, role)
+
+
 def person_name(by: str | None, home: "Home | None" = None, role: "Role" = "decide") -> str:
     """Who acts: the user of the operating system where the home says who may (roles.toml), else who they say."""
     import getpass

@@ -1,12 +1,12 @@
-"""Who may do what in a home, by the users of the operating system: roles.toml. Without the file anybody may, as before.
+"""Who may do what in a home, by users of the operating system or keys: roles.toml. Without it anybody may, as before.
 
-Names that people type are no proof: with the file, whoever acts is the user of the process, and `--by` can name nobody
-else. It is as strong as the permissions of the home: whoever may write its files needs no command.
+Names that people type are no proof: with the file, whoever acts is the user of the process, or who owns the key that
+signs, and `--by` can name nobody else. It is as strong as the permissions of the file.
 """
 
 import os
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -16,29 +16,36 @@ from wardround.deploy.settings_files import SettingsFile, read_toml
 FILE = "roles.toml"
 Role = Literal["submit", "decide", "administer"]
 WORDS = {
-    "submit": "submit studies",
+    "submit": "submit, resume, amend and cancel studies",
     "decide": "approve, deny and withdraw studies",
-    "administer": "admit, revoke, trust, restore and leave",
+    "administer": "change data and policy, admit, revoke, trust, restore and leave",
 }
 
 
 class RolesFile(SettingsFile):
-    """roles.toml: names of users of the operating system; whoever is not named may not."""
+    """roles.toml: names of users of the operating system, or keys of persons; whoever is not named may not."""
 
     submit: list[str] = Field(default_factory=list)
-    """Who may submit studies, at a coordinator."""
+    """Who may submit, resume, amend and cancel studies, at a coordinator."""
     decide: list[str] = Field(default_factory=list)
-    """Who may approve, deny and withdraw studies, at a site or second server."""
+    """Who may approve, deny, withdraw and reread studies, at a site or second server."""
     administer: list[str] = Field(default_factory=list)
-    """Who may revoke sites, pin partners, change keys, accept a restore, leave."""
+    """Who may change data and policy, join, leave, admit, revoke, pin partners, change keys, accept a restore."""
+    keys: dict[str, Annotated[str, Field(pattern="^[0-9a-f]{64}$")]] = Field(default_factory=dict)
+    """Persons and their public keys (`site person-key`): in the place of `decide`, approvals count only if signed."""
+
+
+def read_roles(home: Path) -> RolesFile | None:
+    """What the home says; none where it binds no roles."""
+    path = home / FILE
+    return read_toml(path, RolesFile, "remove the file, or restore it from a backup") if path.exists() else None
 
 
 def acting_person(home: Path, by: str | None, role: Role) -> str | None:
     """The user who acts, if this home binds roles to users and this one may; none where it does not bind them."""
-    path = home / FILE
-    if not path.exists():
+    path, roles = home / FILE, read_roles(home)
+    if roles is None:
         return None
-    roles = read_toml(path, RolesFile, "remove the file, or restore it from a backup")
     own, allowed = system_user(path), getattr(roles, role)
     if own not in allowed:
         others = f"ask {', '.join(allowed)}" if allowed else "name somebody there"

@@ -1,6 +1,7 @@
 """A study's life for people: offered with all others, denied, cancelled, amended, mended, told when it ended."""
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -255,3 +256,26 @@ def test_a_site_that_was_away_at_the_end_gets_the_model_it_helped_to_train(livin
     living.turn()
     assert model.read_bytes() == others.read_bytes()
     assert not (living.home.folder(study) / "errands.json").exists()
+
+
+def test_who_is_here_hears_of_the_end_before_a_process_for_one_study_is_gone(living: Living, capsys: Capture) -> None:
+    """`coordinator run --wait` left while another of its threads was on its way, and sites said "approved" for ever."""
+    study = living.run(capsys, living.study_file("told"))
+    living.turn()
+    living.approve(study)
+    living.turn(1)
+    while (name := living.coordinator.desk.next_study()) is not None:
+        living.coordinator.run(name)
+    ask = living.party.ask
+
+    def slow(target: str, topic: str, body: bytes, *, within: float) -> bytes:
+        time.sleep(0.3 if topic == "ended" else 0)
+        return ask(target, topic, body, within=within)
+
+    living.party.ask = slow  # type: ignore[method-assign]
+    try:
+        living.coordinator.desk.look()  # as the thread that looks after studies does
+        living.coordinator.work(until_done=True)
+    finally:
+        living.party.ask = ask  # type: ignore[method-assign]
+    assert [read_end(living.homes[name], study).get("state") for name in NAMES] == ["finished"] * 3

@@ -47,6 +47,9 @@ def test_a_waiting_study_says_who_must_act_and_how(living: Living, capsys: Captu
     steps = {(step["who"], step["command"]) for step in one["next"]}
     assert steps == {("freetown", f"wardround site approve {study}"), ("kenema", "wardround site start")}
     assert abs(one["since"] - time.time()) < 600
+    # what was sent already, while nobody has decided: the offer to each of the two who are here
+    sent = [json.loads(line)["entry"] for line in living.home.audit_path.read_bytes().splitlines()]
+    assert one["bytes_down"] == sum(entry["bytes"] for entry in sent if entry.get("study") == study) > 0
     assert f"next: freetown, decide: wardround site approve {study}" in shown
     assert "waiting for approval since" in shown
     # at the site

@@ -31,7 +31,7 @@ def site_lines(facts: Mapping[str, Any], now: float | None = None) -> list[str]:
     else:
         runs = f"is not connected to {facts['coordinator']}" + (f": {facts['why']}" if facts["why"] else "")
     last = f" Last answer: {since_words(facts['last_answer'], moment)}." if facts["last_answer"] else ""
-    lines = [f"{facts['site']} {runs}.{last}"]
+    lines = [f"{facts['site']} {runs.rstrip('.')}.{last}"]
     if facts["revoked"]:
         lines.append(
             f"The coordinator revoked it on {facts['revoked'].get('when', '')[:10]}: {facts['revoked']['why']}"

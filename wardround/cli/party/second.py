@@ -9,21 +9,24 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wardround.cli.operations.commands import add_operations
-from wardround.cli.output import AsJson, person_name, say
+from wardround.cli.output import AsJson, say
 from wardround.cli.party.decisions import (
     Authority,
     AuthorityWords,
     By,
     Certificate,
+    KeyFile,
     OneStudy,
     OnlyStudy,
     Until,
     Why,
     Yes,
+    add_person_key,
     confirm_approval,
     deny_study,
     join_consortium,
     parse_day,
+    who_decides,
     withdraw_approval,
 )
 from wardround.cli.party.overview import STATES
@@ -125,6 +128,7 @@ def studies(
 def approve(
     study: StudyName,
     by: By = None,
+    key: KeyFile = None,
     until: Until = None,
     yes: Yes = False,
     home: HomeFolder = None,
@@ -135,26 +139,40 @@ def approve(
     from wardround.deploy.second.approvals import approve_as_second, describe_for_second
 
     there = open_second(home)
-    offer, who = resolve(there, study), person_name(by, there)
+    offer, (who, signer) = resolve(there, study), who_decides(by, key, there)
     last = parse_day(until)
     if not as_json:
         say({}, describe_for_second(there, offer), as_json=False)
     if not yes:
         confirm_approval(offer.id, who, as_json=as_json)
-    decision = approve_as_second(there, offer.id, by=who, until=last)
+    decision = approve_as_second(there, offer.id, by=who, until=last, key=signer)
     say({"study": offer.id, "state": decision.state, "by": who}, [f"{who} approved {offer.id}."], as_json)
 
 
 @second_app.command()
-def deny(study: StudyName, by: By = None, why: Why = "", home: HomeFolder = None, as_json: AsJson = False) -> None:
+def deny(
+    study: StudyName,
+    by: By = None,
+    key: KeyFile = None,
+    why: Why = "",
+    home: HomeFolder = None,
+    as_json: AsJson = False,
+) -> None:
     """Deny a study; the coordinator receives the reason."""
-    deny_study(open_second(home), study, by, why, as_json=as_json)
+    deny_study(open_second(home), study, by, why, key, as_json=as_json)
 
 
 @second_app.command()
-def withdraw(study: StudyName, by: By = None, why: Why = "", home: HomeFolder = None, as_json: AsJson = False) -> None:
+def withdraw(
+    study: StudyName,
+    by: By = None,
+    key: KeyFile = None,
+    why: Why = "",
+    home: HomeFolder = None,
+    as_json: AsJson = False,
+) -> None:
     """Withdraw an approval for good; the study then has no second server, and stops."""
-    withdraw_approval(open_second(home), study, by, why, "nothing more is opened for it.", as_json=as_json)
+    withdraw_approval(open_second(home), study, by, why, key, "nothing more is opened for it.", as_json=as_json)
 
 
 @second_app.command()
@@ -172,3 +190,4 @@ def start(home: HomeFolder = None, metrics: Metrics = "", form: LogAs = "text", 
 
 
 add_operations(second_app, "second")
+add_person_key(second_app)

@@ -21,22 +21,25 @@ from wardround.cli.models.commands import (
     uncollected,
 )
 from wardround.cli.operations.commands import add_operations
-from wardround.cli.output import AsJson, Watch, person_name, say
+from wardround.cli.output import AsJson, Watch, say
 from wardround.cli.party.decisions import (
     Authority,
     AuthorityWords,
     By,
     Certificate,
+    KeyFile,
     OneStudy,
     OnlyStudy,
     Until,
     Why,
     Yes,
+    add_person_key,
     confirm_approval,
     confirm_decision,
     deny_study,
     join_consortium,
     parse_day,
+    who_decides,
     withdraw_approval,
 )
 from wardround.cli.party.overview import site_lines, study_line
@@ -54,6 +57,7 @@ site_app = typer.Typer(help="Run a hospital's site: data, policy, approvals, log
 site_app.add_typer(data_app, name="data")
 site_app.add_typer(policy_app, name="policy")
 add_commands(site_app)
+add_person_key(site_app)
 
 StudyName = Annotated[str, typer.Argument(metavar="STUDY", help="The study, as listed by `wardround site studies`.")]
 
@@ -194,6 +198,7 @@ def summary_lines(shown: "StudySummary") -> list[str]:
 def approve(
     study: StudyName,
     by: By = None,
+    key: KeyFile = None,
     data: Annotated[str | None, typer.Option("--data", help="The dataset to use, if several are registered.")] = None,
     until: Until = None,
     yes: Yes = False,
@@ -209,7 +214,7 @@ def approve(
     from wardround.deploy.site.partner_summary import comparison_warning
 
     there = open_home(home)
-    offer, who = resolve(there, study, undecided=True), person_name(by, there)
+    offer, (who, signer) = resolve(there, study, undecided=True), who_decides(by, key, there)
     last = parse_day(until)
     shown = describe_offer(there, offer, data)
     if not as_json:
@@ -224,7 +229,7 @@ def approve(
     if not yes and not shown.against:
         confirm_approval(offer.id, who, as_json=as_json)
         compared = ask_to_compare(there, study_of(offer), who)
-    decision = approve_at_site(there, offer.id, by=who, data=data, until=last)
+    decision = approve_at_site(there, offer.id, by=who, data=data, until=last, key=signer)
     compare(there, study_of(offer), compared, who)
     lines = [
         "",
@@ -235,30 +240,51 @@ def approve(
 
 
 @site_app.command()
-def deny(study: StudyName, by: By = None, why: Why = "", home: HomeFolder = None, as_json: AsJson = False) -> None:
+def deny(
+    study: StudyName,
+    by: By = None,
+    key: KeyFile = None,
+    why: Why = "",
+    home: HomeFolder = None,
+    as_json: AsJson = False,
+) -> None:
     """Deny a study; the coordinator receives the reason."""
-    deny_study(open_home(home), study, by, why, as_json=as_json)
+    deny_study(open_home(home), study, by, why, key, as_json=as_json)
 
 
 @site_app.command()
-def withdraw(study: StudyName, by: By = None, why: Why = "", home: HomeFolder = None, as_json: AsJson = False) -> None:
+def withdraw(
+    study: StudyName,
+    by: By = None,
+    key: KeyFile = None,
+    why: Why = "",
+    home: HomeFolder = None,
+    as_json: AsJson = False,
+) -> None:
     """Withdraw an approval for good; takes effect at once, also while the study runs."""
     consequence = "it gets no more answers. What was sent before stays sent."
-    withdraw_approval(open_home(home), study, by, why, consequence, as_json=as_json)
+    withdraw_approval(open_home(home), study, by, why, key, consequence, as_json=as_json)
 
 
 @site_app.command()
-def reread(study: StudyName, by: By = None, yes: Yes = False, home: HomeFolder = None, as_json: AsJson = False) -> None:
+def reread(
+    study: StudyName,
+    by: By = None,
+    key: KeyFile = None,
+    yes: Yes = False,
+    home: HomeFolder = None,
+    as_json: AsJson = False,
+) -> None:
     """Let an approved study ask anew after its data were corrected here, before it trains."""
     from wardround.deploy.party.decisions import resolve
     from wardround.deploy.site.studies.correction import read_anew
 
-    there, who = open_home(home), person_name(by)
-    offer = resolve(there, study)
+    there = open_home(home)
+    offer, (who, signer) = resolve(there, study), who_decides(by, key, there)
     if not yes:
         words = "What was told before stays told, so the difference shows what you corrected. Read the data again?"
         confirm_decision(offer.id, words, as_json=as_json)
-    decision = read_anew(there, offer.id, by=who)
+    decision = read_anew(there, offer.id, by=who, key=signer)
     lines = [
         f"{who} lets {offer.id} read the data of {decision.data} again. The new statistics count beside the old ones.",
         "Tell the coordinator to run: wardround coordinator resume",

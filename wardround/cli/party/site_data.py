@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from wardround.cli.output import AsJson, say
+from wardround.cli.output import AsJson, require_role, say
 from wardround.core.errors import Refusal
 
 if TYPE_CHECKING:
@@ -65,6 +65,7 @@ def add(
     from wardround.deploy.site.policy_file import read_policy, set_policy
 
     there = open_home(home)
+    require_role(there, "administer")
     given = {"path": path, "url": url, "query": query}
     settings = {key: value for key, value in given.items() if value is not None}
     seen = datasets.add(there, name, source, {**settings, **parse_settings(setting or [])}, target=target)
@@ -141,7 +142,9 @@ def remove(name: DataName, home: HomeFolder = None, as_json: AsJson = False) -> 
     """Remove a dataset from the list; the rows are not touched."""
     from wardround.deploy.site.datasets import remove as taken_off
 
-    taken_off(open_home(home), name)
+    there = open_home(home)
+    require_role(there, "administer")
+    taken_off(there, name)
     say({"removed": name}, [f"{name} is no longer registered; the rows were not touched."], as_json)
 
 
@@ -172,6 +175,7 @@ def change_policy(
     from wardround.deploy.trust.audit_log import event_entry
 
     there = open_home(home)
+    require_role(there, "administer")
     new = set_policy(there.policy_path, key, value).model_dump(mode="json")[key]
     there.log().append(event_entry("policy", key=key, value=json.dumps(new)))
     say({key: new}, [f"{key} = {json.dumps(new)}"], as_json)

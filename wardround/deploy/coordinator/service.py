@@ -141,7 +141,7 @@ class Coordinator:
                 self.begin(name)
                 continue
             if until_done and idle and not queued_studies(self.home):
-                self.look(wait=True)  # who is here hears of the end before this process is gone
+                self.desk.run_last_errands(GOODBYE)  # who is here hears of the end before this process is gone
                 break
             self.write_status()
             self.stopped.wait(LOOK)

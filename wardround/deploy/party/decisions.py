@@ -16,10 +16,13 @@ from typing import Any, Literal
 
 from wardround.core import clock
 from wardround.core.errors import Refusal
+from wardround.core.journals.journal import canonical_json
 from wardround.core.text import has_hidden, plain_line
 from wardround.deploy.home import PartyHome
+from wardround.deploy.person_keys import PersonKey, is_signed
 from wardround.deploy.protocol.status import Status
 from wardround.deploy.protocol.study_id import DIGITS, is_meant, study_id
+from wardround.deploy.roles import read_roles
 from wardround.deploy.trust.audit_log import event_entry
 from wardround.runs.folder import digest
 from wardround.runs.json_files import read_json, write_json
@@ -70,6 +73,8 @@ class Decision:
     releases_hash: str = ""
     login: str = ""
     """Who was logged in on the machine, whatever name was given."""
+    signature: str = ""
+    """By the key of `by`, where roles.toml names keys."""
 
 
 def offer_path(home: PartyHome, study: str) -> Path:
@@ -211,13 +216,13 @@ def refuse_own(offer: Offer, by: str, place: str) -> None:
         )
 
 
-def deny(home: PartyHome, study: str, *, by: str, why: str = "") -> Decision:
+def deny(home: PartyHome, study: str, *, by: str, why: str = "", key: PersonKey | None = None) -> Decision:
     offer, before = read_offer(home, study), read_decision(home, study)
     refuse_after(before, study, ("approved", "withdrawn"))
-    return record_decision(home, Decision(study, offer.hash, "denied", check_person(by), clock.timestamp(), why))
+    return record_decision(home, Decision(study, offer.hash, "denied", check_person(by), clock.timestamp(), why), key)
 
 
-def withdraw(home: PartyHome, study: str, *, by: str, why: str = "") -> Decision:
+def withdraw(home: PartyHome, study: str, *, by: str, why: str = "", key: PersonKey | None = None) -> Decision:
     """Take an approval back, for good; what was spent stays spent."""
     before = read_decision(home, study)
     if before is None or before.state != "approved":
@@ -226,7 +231,7 @@ def withdraw(home: PartyHome, study: str, *, by: str, why: str = "") -> Decision
             f"only an approved study can be withdrawn, and this one is {state}", where=study, remedy="deny it"
         )
     words = {**asdict(before), "state": "withdrawn", "by": check_person(by), "when": clock.timestamp(), "why": why}
-    return record_decision(home, Decision(**words))
+    return record_decision(home, Decision(**words), key)
 
 
 def refuse_after(before: Decision | None, study: str, states: tuple[str, ...]) -> None:
@@ -239,13 +244,35 @@ def refuse_after(before: Decision | None, study: str, states: tuple[str, ...]) -
         raise Refusal(f"this study is {before.state} (by {before.by}, {before.when})", where=study, remedy=remedy)
 
 
-def record_decision(home: PartyHome, decision: Decision) -> Decision:
-    """In the audit log first, then on file; with who was logged in."""
-    decision = replace(decision, login=current_login())
+def record_decision(home: PartyHome, decision: Decision, key: PersonKey | None = None) -> Decision:
+    """In the audit log first, then on file; with who was logged in, and signed where the home names keys."""
+    signature = "" if key is None else key.sign(signed_words(home, decision))
+    decision = replace(decision, login=current_login(), signature=signature)
+    problem = signature_problem(home, decision)
+    if problem:
+        raise Refusal(problem, where=decision.id, remedy="sign with --key FILE, a key that roles.toml names")
     words = {key: value for key, value in asdict(decision).items() if key not in UNLOGGED and value}
     home.log().append(event_entry(decision.state, study=decision.id, **words))
     write_json(decision_path(home, decision.id), asdict(decision))
     return decision
+
+
+def signed_words(home: PartyHome, decision: Decision) -> bytes:
+    """All of a decision, and at which party: a signature holds nowhere else."""
+    words = {key: value for key, value in asdict(decision).items() if key not in ("login", "signature")}
+    return canonical_json({**words, "party": home.own_name})
+
+
+def signature_problem(home: PartyHome, decision: Decision) -> str:
+    """Why a decision does not count where the home names keys of persons; empty where it does, or names none."""
+    roles = read_roles(home.path)
+    if roles is None or not roles.keys:
+        return ""
+    public = roles.keys.get(decision.by)
+    if public is None:
+        return f"roles.toml names no key of {decision.by}"
+    signed = is_signed(public, decision.signature, signed_words(home, decision))
+    return "" if signed else f"the decision is not signed with the key of {decision.by}"
 
 
 def current_login() -> str:
@@ -280,8 +307,15 @@ def decision_status(home: PartyHome, study: str, *, today: date | None = None) -
     if decision.state != "approved":
         why = f": {decision.why}" if decision.why else ""
         return Status(decision.state), f"{name} {ANSWERS[decision.state]} on {decision.when[:10]}{why}"
-    if decision.id != study or read_offer(home, study).hash != decision.hash:
-        return Status.DENIED, f"{name} approved a different version of this study"
+    other = decision.id != study or read_offer(home, study).hash != decision.hash
+    unsigned = "" if other else signature_problem(home, decision)
+    if other or unsigned:
+        words = (
+            f"approved it, which does not count: {unsigned}"
+            if unsigned
+            else "approved a different version of this study"
+        )
+        return Status.DENIED, f"{name} {words}"
     if decision.until and (today or clock.today()) > date.fromisoformat(decision.until):
         return Status.DENIED, f"the approval of {name} expired on {decision.until}"
     return Status.OK, ""

@@ -19,6 +19,7 @@ from wardround.deploy.party.decisions import (
     refuse_own,
     study_of,
 )
+from wardround.deploy.person_keys import PersonKey
 from wardround.deploy.protocol.robust_choice import bound_of, rule_of, transform_recipes
 from wardround.deploy.second.home import SecondHome
 from wardround.deploy.trust.fingerprints import fingerprint
@@ -27,7 +28,9 @@ from wardround.deploy.trust.pins import partner_problems, pin_first_use
 from wardround.study.file import Study
 
 
-def approve_as_second(home: SecondHome, study: str, *, by: str, until: date | None = None) -> Decision:
+def approve_as_second(
+    home: SecondHome, study: str, *, by: str, until: date | None = None, key: PersonKey | None = None
+) -> Decision:
     """Agree to be the second server of a study; refused where it could not keep what the sites are promised."""
     offer = read_offer(home, study)
     refuse_after(read_decision(home, study), study, ("withdrawn",))
@@ -42,7 +45,7 @@ def approve_as_second(home: SecondHome, study: str, *, by: str, until: date | No
     last = str(until) if until else ""
     person = check_person(by)
     pin_first_use(home, study_of(offer), by=person)
-    return record_decision(home, Decision(study, offer.hash, "approved", person, clock.timestamp(), until=last))
+    return record_decision(home, Decision(study, offer.hash, "approved", person, clock.timestamp(), until=last), key)
 
 
 def reasons_against(home: SecondHome, study: Study) -> list[str]:

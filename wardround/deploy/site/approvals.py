@@ -26,6 +26,7 @@ from wardround.deploy.party.decisions import (
     refuse_own,
     study_of,
 )
+from wardround.deploy.person_keys import PersonKey
 from wardround.deploy.protocol.status import Status
 from wardround.deploy.protocol.study_id import study_id
 from wardround.deploy.site.analyses.releases import releases_of
@@ -122,6 +123,7 @@ def approve(
     data: str | None = None,
     until: date | None = None,
     today: date | None = None,
+    key: PersonKey | None = None,
 ) -> Decision:
     """Allow a study on registered data; refused where the policy forbids it, or where it is one's own."""
     offer, before = read_offer(home, study), read_decision(home, study)
@@ -158,6 +160,7 @@ def approve(
             releases=release_list.to_json(listed),
             releases_hash=release_list.hash_of(listed),
         ),
+        key,
     )
 
 

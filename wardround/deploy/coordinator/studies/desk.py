@@ -25,6 +25,8 @@ from wardround.deploy.transport.contract import Transport
 
 PATIENCE = 20.0
 """Seconds that a site has to answer."""
+LAST_PAUSE = 0.05
+"""Seconds between two looks while the process waits to end."""
 MOST_VISITS = 16
 """Sites that are visited at the same time."""
 
@@ -63,6 +65,18 @@ class StudyDesk:
         visits = [self._threads.submit(self._visit, site) for site in due]
         for visit in visits if wait else ():
             visit.result()
+
+    def run_last_errands(self, within: float) -> None:
+        """Before the process ends: until those who are here have what is for them, or the time is over."""
+        end = time.monotonic() + within
+        while self._awaited_here() and time.monotonic() < end:
+            self.look(wait=True)
+            time.sleep(LAST_PAUSE)  # another thread may be on its way to them
+
+    def _awaited_here(self) -> bool:
+        with self._guard:
+            here = self.transport.present()
+            return any(here & parties for parties in self.errands.values())
 
     def next_study(self) -> str | None:
         """The first of the queue that can begin; one that never will is ended."""

@@ -117,6 +117,7 @@ def ask_offer(
     try:
         if site not in standing.offered:
             traffic.add(down=transport.announce(Topic.OFFER, {site: asked.body}))
+            traffic.save()
             standing.offered.add(site)
         reply = read_reply(ask_at_most(transport, site, Topic.OFFER, asked.body, within, room), most=room)
     except Malformed as error:

@@ -54,7 +54,7 @@ class StudyTraffic:
             return Bytes(*(now - then for now, then in zip(self._all, before, strict=True)))
 
     def save(self) -> None:
-        """After a round, and at the end: not waited for, since nothing depends on it."""
+        """After an offer, a round, and at the end: not waited for, since nothing depends on it."""
         if self.folder is not None:
             with suppress(OSError, Refusal):
                 write_json(self.folder / FILE, {"down": self._all.down, "up": self._all.up}, wait=False)

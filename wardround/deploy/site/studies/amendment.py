@@ -25,6 +25,7 @@ from wardround.deploy.party.decisions import (
     study_of,
 )
 from wardround.deploy.protocol.status import Status
+from wardround.deploy.roles import read_roles
 from wardround.deploy.site.approvals import approval_status, columns_read, derive_releases, reasons_against
 from wardround.deploy.site.policy_file import read_policy
 from wardround.deploy.site.release import release_list
@@ -89,8 +90,11 @@ def reasons_to_ask(home: SiteHome, old: str, offer: Offer) -> list[str]:
     found = changes(home.own_name, read_offer(home, old).study, offer.study)
     if found:
         return [f"it says something else: {', '.join(found[:6])}{' and more' if len(found) > 6 else ''}"]
-    if is_shared(study):
-        return ["answers hide among those of all sites, and these are others"]
+    roles = read_roles(home.path)
+    signed = roles is not None and bool(roles.keys)
+    if signed or is_shared(study):
+        why = "whoever approves signs it" if signed else "answers hide among those of all sites, and these are others"
+        return [why]
     if has_left(home, old):
         return ["answers to the study that it amends have been sent"]
     try:

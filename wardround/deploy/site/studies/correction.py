@@ -21,6 +21,7 @@ from wardround.deploy.party.decisions import (
     refuse_own,
     study_of,
 )
+from wardround.deploy.person_keys import PersonKey
 from wardround.deploy.site.approvals import (
     columns_read,
     derive_releases,
@@ -39,7 +40,7 @@ BEFORE_TRAINING = ("settle", "prepare", "agree", "refusal")
 MARK = "reread.json"
 
 
-def read_anew(home: SiteHome, study: str, *, by: str) -> Decision:
+def read_anew(home: SiteHome, study: str, *, by: str, key: PersonKey | None = None) -> Decision:
     """Let a study that is approved and has not trained yet ask again, about the data as they are now."""
     offer, before = read_offer(home, study), read_decision(home, study)
     if before is None or before.state != "approved":
@@ -84,6 +85,7 @@ def read_anew(home: SiteHome, study: str, *, by: str) -> Decision:
             releases=release_list.to_json(listed),
             releases_hash=release_list.hash_of(listed),
         ),
+        key,
     )
 
 
