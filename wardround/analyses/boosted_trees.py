@@ -17,13 +17,14 @@ from wardround.analyses.forests.answer import answer, noise_multiplier
 from wardround.analyses.forests.findings import report_of
 from wardround.analyses.forests.memory import SiteMemory
 from wardround.analyses.forests.plan import ObjectiveName, TreePlan
-from wardround.analyses.forests.question import EDGES, LEVEL, PHASE, REVIEW
+from wardround.analyses.forests.question import EDGES, HAZARD, LEVEL, PHASE, REVIEW
 from wardround.analyses.forests.state import after_answers, begin, model_of, next_question
 from wardround.core.analysis import Analysis, ExchangeKind, OwnNoise, kind_by_word
 from wardround.core.bounds import Count, CountOrAll, NotNegative, Positive, Share
 from wardround.core.components.recipes import recorded
 from wardround.core.components.terms import Extent, Settings, Terms
 from wardround.core.contracts import Message
+from wardround.statistics.survival.time_axis import SLOTS
 from wardround.statistics.trees.bins import FINEST, MOST_BINS, PASSES
 from wardround.statistics.trees.prediction import predict_forest
 from wardround.statistics.trees.quality import CELLS
@@ -33,10 +34,11 @@ LABEL = "Boosted trees"
 
 def words(settings: Settings) -> str:
     noise = f", noised for an epsilon of {settings['epsilon']:g}" if settings.get("epsilon") else ""
+    risk = "who is at risk and who had the event by intervals of time, " if settings.get("time") else ""
     return (
-        "counts of patients between edges, sums of the slopes of their losses over the bins of every column in nodes "
-        f"of trees{noise}, and how the finished trees do on held-out patients; seen by itself and without noise, such "
-        "a sum can tell the outcome of single patients, so keep it under the secure sum"
+        f"counts of patients between edges, {risk}sums of the slopes of their losses over the bins of every column in "
+        f"nodes of trees{noise}, and how the finished trees do on held-out patients; seen by itself and without noise, "
+        "such a sum can tell the outcome of single patients, so keep it under the secure sum"
     )
 
 
@@ -44,8 +46,11 @@ def numbers(of: Extent) -> int:
     """The largest of the three kinds of answers: of counts, of sums, of a look at the finished trees."""
     classes = of.settings.get("most_classes", 10) if of.settings.get("objective", "auto") in ("auto", "softmax") else 1
     nodes = 2 ** max(of.settings.get("depth", 4) - 1, 0)
-    sums = 2 * classes * nodes * of.columns * (MOST_BINS + 1) + 2
-    return max(sums, of.columns * (FINEST + 1) + classes, classes * (2 * CELLS + 10 * of.columns) + 5 * of.sites)
+    channels = 3 if of.settings.get("time") else 2
+    sums = channels * classes * nodes * of.columns * (MOST_BINS + 1) + 2
+    return max(
+        sums, of.columns * (FINEST + 1) + classes + SLOTS, classes * (2 * CELLS + 10 * of.columns) + 5 * of.sites
+    )
 
 
 TERMS = Terms(words, numbers, rows="training")
@@ -54,7 +59,8 @@ TERMS = Terms(words, numbers, rows="training")
 def kind_of_exchange(plan: TreePlan) -> Callable[[Message], ExchangeKind]:
     """As often as the noise is reckoned for, and in bins that were agreed on once."""
     counts = kind_by_word(PHASE, {EDGES: PASSES})
-    later = kind_by_word(PHASE, {LEVEL: plan.trees * plan.depth, REVIEW: 1}, fixed=("edges", "lengths", "base"))
+    limits = {HAZARD: plan.hazards, LEVEL: plan.trees * plan.depth, REVIEW: 1}
+    later = kind_by_word(PHASE, limits, fixed=("edges", "lengths", "base", "intervals"))
     return lambda message: counts(message) if dict(message.meta).get(PHASE) == EDGES else later(message)
 
 
@@ -89,23 +95,27 @@ def boosted_trees(
     delta: Positive = 1e-5,
     noise_seed: int | None = None,
     seed: int = 0,
+    time: str = "",
+    time_bins: Count = 100,
+    check_units: bool = True,
 ) -> Analysis:
-    """Gradient boosted trees over shared bins: classes or a number, from sums of all sites."""
+    """Gradient boosted trees over shared bins: classes, a number or a hazard, from sums of all sites."""
     plan = TreePlan(
         target, tuple(columns), objective, positive, trees, depth, learning_rate, bins, l2, least_weight, least_gain,
         smallest_leaf, rows_per_tree, columns_per_tree, tuple(increasing), tuple(decreasing), validation, test,
         patience, personal, effects, fewest_sites, most_classes, smallest_cell, epsilon, delta, noise_seed, seed,
+        time, time_bins, check_units,
     )  # fmt: skip
     memory = SiteMemory()
     return Analysis(
-        columns=(*plan.columns, plan.target),
+        columns=plan.read,
         begin=lambda agreed: begin(plan, agreed),
         message=lambda state: next_question(plan, state),
         ask=lambda agreed, message, site: answer(plan, agreed, memory, message, site),
         step=lambda state, told: after_answers(plan, state, told),
         report=lambda state: report_of(plan, state),
         most=plan.exchanges,
-        covers=lambda agreed, site: [site.table[plan.target].notna().to_numpy()],
+        covers=lambda agreed, site: [site.table[list(plan.read[len(plan.columns) :])].notna().all(axis=1).to_numpy()],
         kind=kind_of_exchange(plan),
         alone=plan.private,
         own_noise=(lambda: OwnNoise(noise_multiplier(plan), plan.private_sums)) if plan.private else None,

@@ -2,7 +2,8 @@
 
 One exchange of counts. A site keeps back cells below its smallest cell, and others with them (see
 `wardround.statistics.disclosure.counts`): what it tells is 0 or at least a cell, so the sum over sites is, too, and a
-secure sum leaves no small cell to hide. How many patients were not counted is told.
+secure sum leaves no small cell to hide. How many patients were not counted is told. Under [privacy] all cells are told
+with noise instead (`wardround.statistics.noised.contingency`).
 """
 
 import numpy as np
@@ -10,21 +11,29 @@ import numpy as np
 from wardround.core.analysis import Agreed, Analysis, Findings, FoundTable
 from wardround.core.bounds import Count
 from wardround.core.components.recipes import recorded
-from wardround.core.components.terms import Terms
+from wardround.core.components.terms import Settings, Terms
 from wardround.core.contracts import Message, Report, Site, Tree
 from wardround.core.errors import Refusal
 from wardround.core.text import counted
 from wardround.statistics.charts import bars
 from wardround.statistics.comparison.categories import association
 from wardround.statistics.disclosure.counts import tellable_rest, told_counts
+from wardround.statistics.noised.contingency import noised_table
 from wardround.statistics.selection.columns import check_levels
 from wardround.statistics.selection.conditions import check_conditions, read_conditions
 from wardround.statistics.selection.rows import complete_rows, covered_rows
 from wardround.statistics.sentences import answered_text, evidence, figure, interval_text, p_text, percent
 
 LABEL = "Cross-table"
+
+
+def words_of(said: Settings) -> str:
+    rest = ", with noise" if said.get("noised") else f", no count below {said['smallest_cell']}"
+    return f"how many of your patients have each combination of {said['rows']} and {said['columns']}{rest}"
+
+
 TERMS = Terms(
-    "how many of your patients have each combination of {rows} and {columns}, no count below {smallest_cell}",
+    words_of,
     lambda of: of.settings["most_levels"] ** 2 + 2,
     rows="table",
 )
@@ -32,9 +41,17 @@ TERMS = Terms(
 
 @recorded("analysis", TERMS)
 def cross_table(
-    *, rows: str, columns: str, only: str = "", most_levels: Count = 20, smallest_cell: Count = 1
+    *,
+    rows: str,
+    columns: str,
+    only: str = "",
+    most_levels: Count = 20,
+    smallest_cell: Count = 1,
+    noised: bool = False,
 ) -> Analysis:
     """Counts of two categories together, chi-squared test, and Fisher's test with the odds ratio for 2 by 2."""
+    if noised:
+        return noised_table(rows=rows, columns=columns, only=only, most_levels=most_levels)
     conditions = read_conditions(only)
 
     def begin(agreed: Agreed) -> Tree:

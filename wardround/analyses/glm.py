@@ -21,6 +21,7 @@ from wardround.statistics.regression.design import Design, DesignRows, design_of
 from wardround.statistics.regression.families import FAMILIES, LINKS, FamilyName, LinkName
 from wardround.statistics.regression.formula import parse_formula
 from wardround.statistics.regression.private_fit import private_fit
+from wardround.statistics.regression.private_newton import private_newton
 from wardround.statistics.regression.report import findings_of
 from wardround.statistics.regression.site_sums import (
     Problem,
@@ -56,9 +57,10 @@ def numbers_of(of: Extent) -> int:
 
 def words_of(said: Settings) -> str:
     if said["ranges"]:
+        what = "sums of products" if said["family"] == "gaussian" else "noised scores and information"
         return (
-            f"sums of products for the regression {said['formula']}, of columns clipped to the ranges that the study "
-            f"declares ({'; '.join(said['ranges'])})"
+            f"{what} for the regression {said['formula']} ({said['family']}), of columns clipped to the ranges that "
+            f"the study declares ({'; '.join(said['ranges'])})"
         )
     return (
         f"sums over your patients for the regression {said['formula']} ({said['family']}), at coefficients that are "
@@ -96,6 +98,11 @@ def glm(
     """Linear, logistic, Poisson, gamma or negative binomial regression, equal to the fit on pooled rows."""
     if ranges:
         refuse_beside_ranges(family, penalty, weights, link, others=robust or likelihood_ratio or by_site)
+        if family in ("binomial", "poisson"):
+            return private_newton(
+                formula=formula, family=family, event=event, ranges=ranges, per=per, level=level,
+                most_parameters=most_parameters,
+            )  # fmt: skip
         return private_fit(formula=formula, ranges=ranges, per=per, level=level, most_parameters=most_parameters)
     parsed, kind = parse_formula(formula), FAMILIES[family]
     way = LINKS[kind.link if link == "default" else link]
@@ -214,12 +221,13 @@ def refuse_settings(
 
 
 def refuse_beside_ranges(family: str, penalty: str, weights: str, link: str, *, others: bool) -> None:
-    """Sums of clipped columns are enough for least squares alone."""
-    if family != "gaussian" or penalty != "none" or weights or link not in ("default", "identity") or others:
+    """Noise is reckoned for three families in their plain form."""
+    usual = {"gaussian": "identity", "binomial": "logit", "poisson": "log"}.get(family, "")
+    if not usual or penalty != "none" or weights or link not in ("default", usual) or others:
         raise Refusal(
-            "with ranges, as [privacy] needs them, there is plain linear regression only",
+            "with ranges, as [privacy] needs them, there are plain linear, logistic and Poisson regression only",
             where="[analysis]",
-            remedy="leave out all but formula, per and level; or leave out ranges and do without [privacy]",
+            remedy="leave out all but formula, family, event, per and level; or leave out ranges and [privacy]",
         )
 
 

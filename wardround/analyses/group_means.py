@@ -1,7 +1,8 @@
 """Means of a number in groups over all sites: t, Welch and analysis of variance, equal to the pooled rows'.
 
 Two exchanges: counts and sums of the groups, then squared deviations from the common means. A site tells nothing of a
-group that is smaller than its smallest cell or that few patients make up, nor of others from which it follows.
+group that is smaller than its smallest cell or that few patients make up, nor of others from which it follows. Under
+[privacy] one exchange of noised sums over the clipped column (`wardround.statistics.noised.group_sums`).
 """
 
 import numpy as np
@@ -9,22 +10,30 @@ import numpy as np
 from wardround.core.analysis import Agreed, Analysis, Findings, FoundTable, kind_by_array
 from wardround.core.bounds import Count
 from wardround.core.components.recipes import recorded
-from wardround.core.components.terms import Terms
+from wardround.core.components.terms import Settings, Terms
 from wardround.core.contracts import Message, Report, Site, Tree
 from wardround.core.errors import Refusal
 from wardround.statistics.charts import forest
 from wardround.statistics.comparison.means import two_means, variance_analysis, welch_analysis
 from wardround.statistics.disclosure.counts import open_cells, tellable_rest
 from wardround.statistics.disclosure.dominance import is_dominated
+from wardround.statistics.noised.group_sums import noised_means
 from wardround.statistics.selection.columns import check_columns, check_levels
 from wardround.statistics.selection.conditions import check_conditions, read_conditions
 from wardround.statistics.selection.rows import complete_rows, covered_rows
 from wardround.statistics.sentences import answered_text, evidence, figure, interval_text, listed, p_text
 
 LABEL = "Means of groups"
+
+
+def words_of(said: Settings) -> str:
+    rest = "with noise" if said.get("noised") else f"no group below {said['smallest_cell']} patients"
+    return f"count, sum and squared deviations of {said['column']} in each group of {said['group']}, {rest}"
+
+
 TERMS = Terms(
-    "count, sum and squared deviations of {column} in each group of {group}, no group below {smallest_cell} patients",
-    lambda of: 2 * of.settings["most_levels"] + 2,
+    words_of,
+    lambda of: 3 * of.settings["most_levels"] + 2,
     times=2,
     rows="table",
 )
@@ -32,9 +41,18 @@ TERMS = Terms(
 
 @recorded("analysis", TERMS)
 def group_means(
-    *, column: str, group: str, only: str = "", most_levels: Count = 20, smallest_cell: Count = 1
+    *,
+    column: str,
+    group: str,
+    only: str = "",
+    ranges: tuple[str, ...] = (),
+    most_levels: Count = 20,
+    smallest_cell: Count = 1,
+    noised: bool = False,
 ) -> Analysis:
     """Means of a number in groups, compared by t and Welch's test (two groups) or analysis of variance (more)."""
+    if noised:
+        return noised_means(column=column, group=group, ranges=ranges, only=only, most_levels=most_levels)
     conditions = read_conditions(only)
 
     def begin(agreed: Agreed) -> Tree:

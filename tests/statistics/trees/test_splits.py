@@ -9,7 +9,7 @@ from wardround.statistics.trees.splits import Nodes, Rules, best_splits
 def one_node(gradients, hessians, bounds=(-np.inf, np.inf)):
     """A node from (columns, width) sums; every column holds all rows."""
     total = np.array([gradients[0].sum()]), np.array([hessians[0].sum()])
-    return Nodes(*total, *(np.array([bound]) for bound in bounds))
+    return Nodes(*total, *(np.array([bound]) for bound in bounds), np.zeros(1))
 
 
 def split_of(gradients, hessians, *, category=False, rules=None, direction=0, bounds=(-np.inf, np.inf)):

@@ -9,6 +9,7 @@ from wardround.analyses.forests.memory import Kept, SiteMemory
 from wardround.analyses.forests.plan import TreeOutcome, TreePlan, columns_drawn, outcome_of
 from wardround.analyses.forests.question import (
     EDGES,
+    HAZARD,
     LEVEL,
     Common,
     phase_of,
@@ -19,8 +20,10 @@ from wardround.analyses.forests.question import (
 )
 from wardround.analyses.forests.review import review_answer
 from wardround.analyses.forests.rows import binned, draw, read_rows
+from wardround.analyses.survival.survey import median_mark
 from wardround.core.analysis import Agreed
 from wardround.core.contracts import Message, Site
+from wardround.core.errors import Refusal
 from wardround.privacy.accountant import Step
 from wardround.privacy.calibration import noise_for
 from wardround.privacy.noised_sums import noise_key, with_gaussian_noise
@@ -37,6 +40,8 @@ from wardround.statistics.trees.course import (
     with_slopes,
 )
 from wardround.statistics.trees.forest import Forest
+from wardround.statistics.trees.hazards import cox, is_hazard, risk_sums
+from wardround.statistics.trees.objectives import Objective
 
 
 def answer(plan: TreePlan, agreed: Agreed, memory: SiteMemory, message: Message, site: Site) -> Message:
@@ -52,6 +57,10 @@ def answer(plan: TreePlan, agreed: Agreed, memory: SiteMemory, message: Message,
     common = settle_bins(kept, message, agreed, plan.columns)
     forest = read_forest(message)
     course = course_after(kept, common, forest)
+    if phase == HAZARD:
+        return hazard_answer(kept, common, course)
+    if common.time is not None:
+        outcome = outcome._replace(objective=objective_at(message, common.time.size))
     if phase == LEVEL:
         return level_answer(plan, outcome, kept, course, message, site)
     return review_answer(plan, agreed, outcome, kept, common, course, message, site)
@@ -68,11 +77,12 @@ def edges_answer(
     """How many learning rows lie between the edges, in whole cells, and what the first score follows from."""
     rows, edges = kept.rows, np.asarray(message.arrays["edges"])
     numbers = [place for place, name in enumerate(plan.columns) if agreed.columns[name].kind == "number"]
-    cells = np.zeros((len(numbers), edges.shape[1] + 1))
-    for own, place in enumerate(numbers):
+    counted = [rows.values[place] for place in numbers] + ([np.abs(rows.y)] if outcome.is_hazard else [])
+    cells = np.zeros((len(counted), edges.shape[1] + 1))
+    for own, values in enumerate(counted):
         # Noise is reckoned for exact counts: a patient more or less moves one of them by 1, not by a cell.
         cell = 1 if plan.private else plan.smallest_cell
-        cells[own] = cell_counts(rows.values[place][: rows.learn], edges[own], cell)
+        cells[own] = cell_counts(values[: rows.learn], edges[own], cell)
     first = outcome.objective.summarise(rows.y[: rows.learn])
     if plan.private:
         # A patient is in one cell of every column and in one class.
@@ -80,7 +90,10 @@ def edges_answer(
         words = (site.name, str(edges.shape[1]))
         cells = with_gaussian_noise(cells, deviation, noise_key(plan.noise_seed, "cells", *words))
         first = with_gaussian_noise(first, deviation, noise_key(plan.noise_seed, "classes", *words))
-    return Message({"cells": cells, "first": in_cells(first, plan.smallest_cell) if outcome.classes else first})
+    told = {"cells": cells, "first": in_cells(first, plan.smallest_cell) if outcome.classes else first}
+    if outcome.is_hazard:
+        told["medians"] = median_mark(np.abs(rows.y) if len(rows.y) >= plan.smallest_cell else rows.y[:0])
+    return Message(told)
 
 
 def cell_counts(values: Numbers, edges: Numbers, smallest_cell: int) -> Numbers:
@@ -102,11 +115,11 @@ def cell_counts(values: Numbers, edges: Numbers, smallest_cell: int) -> Numbers:
 
 def settle_bins(kept: Kept, message: Message, agreed: Agreed, columns: tuple[str, ...]) -> Common:
     """The rows in the agreed bins; done once for the same edges."""
-    edges = np.asarray(message.arrays["edges"])
+    edges = np.concatenate([np.asarray(message.arrays.get(name, ())) for name in ("edges", "intervals")])
     if kept.common is None or kept.edges is None or not np.array_equal(kept.edges, edges):
         kept.edges, kept.common, kept.course = edges, read_common(message, agreed, columns), None
         kept.layout = layout_of(kept.common.features)
-        kept.binned = binned(kept.rows, kept.common.features, kept.layout.width)
+        kept.binned = binned(kept.rows, kept.common.features, kept.layout.width, kept.common.time)
     return kept.common
 
 
@@ -121,6 +134,21 @@ def course_after(kept: Kept, common: Common, forest: Forest) -> RowCourse:
         course = first_course(rows, common.base, forest.first(0))
     kept.course = after_forest(course, forest, kept.layout.width)
     return kept.course
+
+
+def hazard_answer(kept: Kept, common: Common, course: RowCourse) -> Message:
+    """Of every interval the learning rows at risk, weighted with their hazards, and those who had the event."""
+    assert common.time is not None
+    learn = kept.rows.learn
+    return Message({"risk": risk_sums(course.scores[0, :learn], course.rows.y[:learn], common.time.size)})
+
+
+def objective_at(message: Message, intervals: int) -> Objective:
+    """Cox's, at the hazard that all sites together gave."""
+    hazard = np.asarray(message.arrays.get("hazard", ()), np.float64)
+    if not is_hazard(hazard, intervals):
+        raise Refusal("what is asked has no hazard of these intervals", remedy="ask for what was approved")
+    return cox(hazard)
 
 
 def level_answer(

@@ -74,7 +74,8 @@ def report_of(plan: TreePlan, state: TreesState) -> Report:
 def exchanges_of(state: TreesState) -> int:
     """Not counting trees that were dropped."""
     assert state.forest is not None
-    return state.passes + state.forest.trees * state.forest.depth + 1
+    hazards = state.forest.trees + 1 if state.hazard is not None else 0
+    return state.passes + state.forest.trees * state.forest.depth + hazards + 1
 
 
 def quality(
@@ -86,6 +87,8 @@ def quality(
     if plan.watched:
         stopped = best_of(state.losses) < len(state.losses) - 1
         words[0] += ", and more would not have helped the validation patients" if stopped else ""
+    if outcome.is_hazard:
+        return order_quality(plan, state, cells[0, 0], words[0])
     if not outcome.classes:
         rows, total, squares, errors = (float(number) for number in cells[0, 0])
         if rows < 2:
@@ -116,19 +119,40 @@ def quality(
     return [f"{one}." for one in reversed(words)], numbers
 
 
+def order_quality(plan: TreePlan, state: TreesState, sums: Numbers, grown: str) -> tuple[list[str], dict[str, Any]]:
+    """How often the right one of two test patients of a site is said to have the event first; what intervals cost."""
+    assert state.common is not None
+    assert state.common.time is not None
+    patients, events, comparable, right, tied, together = (float(number) for number in sums)
+    intervals = state.common.time.size
+    numbers: dict[str, Any] = {"test_patients": patients, "test_events": events, "intervals": intervals}
+    if comparable <= 0:
+        return [f"{grown}.", "There are no two test patients whose order is known to judge them by."], numbers
+    c_index, lost = (right + tied / 2) / comparable, together / comparable
+    numbers |= {"c_index": c_index, "pairs_in_one_interval": lost}
+    return [
+        f"Of two test patients of a site, the one with {plan.target} first has the higher predicted hazard in "
+        f"{c_index:.1%} of cases (C-index {c_index:.3f}, {patients:.0f} patients, {events:.0f} events).",
+        f"{grown}.",
+        f"Patients of all sites were compared by {intervals} intervals of {plan.time}: the order of {lost:.1%} of all "
+        "pairs was not used, since both lie in one of them.",
+    ], numbers
+
+
 def site_table(outcome: TreeOutcome, state: TreesState, numbers: dict[str, Any]) -> list[FoundTable]:
     assert state.looked is not None
     own = state.looked.arrays.get("sites")
     if own is None:
         return []
     rows: list[list[Any]] = []
-    measured = "AUC" if outcome.classes else "root mean squared error"
+    is_share = outcome.is_hazard or bool(outcome.classes)
+    measured = "C-index" if outcome.is_hazard else "AUC" if outcome.classes else "root mean squared error"
     personal = bool(np.any(np.asarray(own)[:, 3]))
     for name, (value, error, known, further, trees) in zip(state.agreed.sites, np.asarray(own), strict=True):
-        low, high = Area(value, error).interval if outcome.classes else (value - 1.96 * error, value + 1.96 * error)
+        low, high = Area(value, error).interval if is_share else (value - 1.96 * error, value + 1.96 * error)
         found = [float(value), float(low), float(high)] if known else [None, None, None]
         rows.append([name, *found, *([float(further) if known else None, int(trees)] if personal else [])])
-    key = "auc_by_site" if outcome.classes else "rmse_by_site"
+    key = "c_index_by_site" if outcome.is_hazard else "auc_by_site" if outcome.classes else "rmse_by_site"
     numbers[key] = {row[0]: row[1] for row in rows}
     headings = ["site", measured, "from", "to"]
     if personal:
@@ -164,7 +188,7 @@ def effects(
         series = [
             {"name": name, "x": labels, "y": [float(one) for one in values[:, at]]} for at, name in enumerate(named)
         ]
-        what = "risk" if outcome.classes else plan.target
+        what = "risk" if outcome.classes else measured_by(plan, outcome)
         caption = f"Mean {what} by {feature.name}, all else as it is"
         charts.append(
             FoundChart(f"effect_{feature.name}", caption, "bars" if feature.is_category else "lines", series,
@@ -199,8 +223,13 @@ def plainly(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
+def measured_by(plan: TreePlan, outcome: TreeOutcome) -> str:
+    return f"hazard of {plan.target}" if outcome.is_hazard else plan.target
+
+
 def effect_words(plan: TreePlan, outcome: TreeOutcome, feature: Feature, labels: list[Any], values: Numbers) -> str:
-    what = f"the risk of {looked_for(plan, outcome)}" if outcome.classes else plan.target
+    what = f"the risk of {looked_for(plan, outcome)}" if outcome.classes else measured_by(plan, outcome)
+    what = f"the relative {what}" if outcome.is_hazard else what
     low, high, last = int(np.argmin(values)), int(np.argmax(values)), len(values) - 1
 
     def show(at: int) -> str:

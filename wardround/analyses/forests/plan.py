@@ -9,9 +9,10 @@ from wardround.core.analysis import Agreed
 from wardround.core.errors import Refusal
 from wardround.queries.columns import suggest_name
 from wardround.statistics.trees.bins import MOST_BINS, PASSES, Numbers
+from wardround.statistics.trees.hazards import COX, cox
 from wardround.statistics.trees.objectives import Objective, logistic, softmax, squared
 
-ObjectiveName = Literal["auto", "logistic", "softmax", "squared"]
+ObjectiveName = Literal["auto", "logistic", "softmax", "squared", "cox"]
 WHERE = "[analysis] boosted_trees"
 MOST_DEPTH = 10
 
@@ -47,6 +48,9 @@ class TreePlan(NamedTuple):
     delta: float = 1e-5
     noise_seed: int | None = None
     seed: int = 0
+    time: str = ""
+    time_bins: int = 100
+    check_units: bool = True
 
     @property
     def private(self) -> bool:
@@ -59,8 +63,18 @@ class TreePlan(NamedTuple):
 
     @property
     def exchanges(self) -> int:
-        """At most: counts for bins, a level each, and a look at the finished trees."""
-        return PASSES + self.trees * self.depth + 2
+        """At most: counts for bins, a level each (and a hazard a tree), and a look at the finished trees."""
+        return PASSES + self.trees * self.depth + 2 + self.hazards
+
+    @property
+    def hazards(self) -> int:
+        """Exchanges about who is at risk: before every tree, and before the look at all of them."""
+        return self.trees + 1 if self.time else 0
+
+    @property
+    def read(self) -> tuple[str, ...]:
+        """All columns that a site's table must have."""
+        return (*self.columns, self.target, *([self.time] if self.time else []))
 
     @property
     def private_sums(self) -> int:
@@ -76,9 +90,15 @@ class TreeOutcome(NamedTuple):
     positive: int = 0
     """Of two classes the place of the one looked for."""
 
+    @property
+    def is_hazard(self) -> bool:
+        return self.objective.name == COX
+
 
 def outcome_of(plan: TreePlan, agreed: Agreed) -> TreeOutcome:
-    """Two classes, several, or a number; of two classes the positive one is label 1."""
+    """Two classes, several, a number, or a hazard where there is a time; of two classes the positive one is label 1."""
+    if plan.time:
+        return TreeOutcome(cox())
     column = agreed.columns[plan.target]
     levels = column.levels if column.kind == "category" else ()
     wanted = plan.objective
@@ -144,15 +164,17 @@ def unknown_column(name: str, known: tuple[str, ...], key: str) -> Refusal:
 
 def refuse_plan(plan: TreePlan, agreed: Agreed) -> None:
     """Whatever cannot be computed, or would tell too much."""
-    for name in (*plan.columns, plan.target):
+    for name in plan.read:
         if name not in agreed.columns:
             raise unknown_column(name, tuple(agreed.columns), "columns")
-    if not plan.columns or plan.target in plan.columns:
+    both = [name for name in plan.read[len(plan.columns) :] if name in plan.columns]
+    if not plan.columns or both:
         raise Refusal(
-            f"the target {plan.target!r} is also among the columns" if plan.columns else "there are no columns",
+            f"the target {both[0]!r} is also among the columns" if plan.columns else "there are no columns",
             where=f"{WHERE}, columns",
-            remedy="list the columns to predict from, without the target",
+            remedy="list the columns to predict from, without the target and its time",
         )
+    refuse_time(plan, agreed)
     if len(agreed.sites) < plan.fewest_sites:
         raise Refusal(
             f"{len(agreed.sites)} {'site takes' if len(agreed.sites) == 1 else 'sites take'} part, and trees ask for "
@@ -185,6 +207,26 @@ def refuse_plan(plan: TreePlan, agreed: Agreed) -> None:
             where=f"{WHERE}, epsilon",
             remedy="leave epsilon out, or cut the target into classes",
         )
+
+
+def refuse_time(plan: TreePlan, agreed: Agreed) -> None:
+    """Hazards need a time, and a time is for hazards."""
+    if bool(plan.time) != (plan.objective == COX) and (plan.objective != "auto" or not plan.time):
+        raise Refusal(
+            f"the objective is {plan.objective!r}, and "
+            + (f"the time is {plan.time!r}" if plan.time else "no time is said"),
+            where=WHERE,
+            remedy='for the hazard of an event say both: objective = "cox" and time = "COLUMN"; else leave both out',
+        )
+    if plan.time and (plan.time == plan.target or agreed.columns[plan.time].kind != "number"):
+        raise Refusal(
+            f"the time {plan.time!r} "
+            + ("is the target itself" if plan.time == plan.target else "does not hold numbers"),
+            where=f"{WHERE}, time",
+            remedy="name the column that says how long each patient was followed, in numbers",
+        )
+    if plan.time and not 2 <= plan.time_bins <= MOST_BINS:
+        raise Refusal(f"time_bins is {plan.time_bins}", where=WHERE, remedy=f"choose from 2 to {MOST_BINS} intervals")
 
 
 def columns_drawn(plan: TreePlan, tree: int) -> Numbers:

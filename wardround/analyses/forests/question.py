@@ -12,7 +12,7 @@ from wardround.statistics.trees.forest import Forest
 from wardround.statistics.trees.growth import Growth
 
 PHASE = "phase"
-EDGES, LEVEL, REVIEW = "edges", "level", "review"
+EDGES, HAZARD, LEVEL, REVIEW = "edges", "hazard", "level", "review"
 
 
 class Common(NamedTuple):
@@ -21,6 +21,8 @@ class Common(NamedTuple):
     features: tuple[Feature, ...]
     base: Numbers
     """The score that everybody begins with, one a group."""
+    time: Feature | None = None
+    """Intervals of time, where hazards are looked at."""
 
 
 def phase_of(message: Message) -> str:
@@ -42,13 +44,23 @@ def known_arrays(common: Common, forest: Forest) -> dict[str, Any]:
         "edges": np.concatenate([np.empty(0), *numbers]).astype(np.float32),
         "lengths": np.array([len(own) for own in numbers], np.uint8),
         "base": np.asarray(common.base, np.float32),
+        **({} if common.time is None else {"intervals": common.time.edges.astype(np.float32)}),
         **forest._asdict(),
     }
 
 
-def level_question(common: Common, forest: Forest, growth: Growth, number: int) -> Message:
+def hazard_question(common: Common, forest: Forest) -> Message:
+    return Message(known_arrays(common, forest), ((PHASE, HAZARD),))
+
+
+def risk_arrays(hazard: Numbers | None) -> dict[str, Any]:
+    return {} if hazard is None else {"hazard": hazard}
+
+
+def level_question(common: Common, forest: Forest, growth: Growth, number: int, hazard: Numbers | None) -> Message:
     arrays = {
         **known_arrays(common, forest),
+        **risk_arrays(hazard),
         "tree_column": growth.tree.column[0, :, : 2**growth.level - 1],
         "tree_left": growth.tree.left[0, :, : 2**growth.level - 1],
         "columns": growth.columns.astype(np.int16),
@@ -58,8 +70,9 @@ def level_question(common: Common, forest: Forest, growth: Growth, number: int) 
     return Message(arrays, ((PHASE, LEVEL),))
 
 
-def review_question(common: Common, forest: Forest, shown: Numbers, grid: Numbers) -> Message:
-    arrays = {**known_arrays(common, forest), "shown": shown.astype(np.int16), "grid": grid.astype(np.int16)}
+def review_question(common: Common, forest: Forest, hazard: Numbers | None, shown: Numbers, grid: Numbers) -> Message:
+    known = {**known_arrays(common, forest), **risk_arrays(hazard)}
+    arrays = {**known, "shown": shown.astype(np.int16), "grid": grid.astype(np.int16)}
     return Message(arrays, ((PHASE, REVIEW),))
 
 
@@ -73,7 +86,10 @@ def read_common(message: Message, agreed: Agreed, columns: tuple[str, ...]) -> C
         many = int(arrays["lengths"][place])
         features.append(Feature(name, np.asarray(arrays["edges"][at : at + many], np.float64)))
         at, place = at + many, place + 1
-    return Common(tuple(features), np.asarray(arrays["base"], np.float64))
+    time = None
+    if "intervals" in arrays:
+        time = Feature("time", np.asarray(arrays["intervals"], np.float64))
+    return Common(tuple(features), np.asarray(arrays["base"], np.float64), time)
 
 
 def read_forest(message: Message) -> Forest:

@@ -15,14 +15,18 @@ from wardround.core.analysis import Agreed
 from wardround.core.contracts import Message, Site
 from wardround.privacy.calibration import gaussian_noise
 from wardround.privacy.noised_sums import noise_key, with_gaussian_noise
+from wardround.statistics.survival.concordance import comparable_pairs
 from wardround.statistics.trees.bins import Numbers
 from wardround.statistics.trees.course import RowCourse
 from wardround.statistics.trees.forest import Forest, scores_of
+from wardround.statistics.trees.hazards import order_sums
 from wardround.statistics.trees.objectives import Objective
 from wardround.statistics.trees.quality import CELLS, area_of_scores, score_cells
 
 FEWEST = 5
 """Test patients of either class, or of a number, below which a site's own figure is not told."""
+TENTHS = 10
+"""Parts that are left out in turn to see how far a site's C-index varies."""
 SAMPLE = 500
 """Rows along which the effect of a column is worked out, and 4 times as many to try columns without their order."""
 
@@ -41,8 +45,13 @@ def review_answer(
     assert kept.layout is not None
     width, objective, forest = kept.layout.width, outcome.objective, course.forest
     codes, y = kept.binned.codes[:, kept.rows.test :], kept.binned.y[kept.rows.test :]
+    # A hazard is judged by exact times, so that what their intervals cost shows.
+    truth = kept.rows.y[kept.rows.test :] if outcome.is_hazard else y
     scores = scores_of(forest, common.base, codes, width)
-    told: dict[str, Any] = {"cells": roc_cells(outcome, objective.outcome(scores), y)}
+    if outcome.is_hazard:
+        told: dict[str, Any] = {"cells": order_sums(truth, np.abs(y), scores[0])[None, None]}
+    else:
+        told = {"cells": roc_cells(outcome, objective.outcome(scores), y)}
     if plan.private:
         # Test patients are others than those who were learned from: this is the one sum that they are in.
         deviation = gaussian_noise(1, plan.epsilon, plan.delta) * np.sqrt(max(1, len(told["cells"])))
@@ -53,11 +62,12 @@ def review_answer(
     own = np.zeros((len(agreed.sites), 5))
     # A table without patients, by which shapes are known beforehand, may be nobody's.
     place = agreed.sites.index(site.name) if site.name in agreed.sites else 0
-    own[place, :3] = own_figure(outcome, objective.outcome(scores), y)
+    own[place, :3] = own_figure(outcome, objective.outcome(scores), truth)
     if plan.personal:
         further = continue_forest(plan, agreed, outcome, kept.layout, course, kept.rows.learn)
         more = scores_of(further, common.base, codes, width)
-        own[place, 3:] = own_figure(outcome, objective.outcome(more), y)[0], further.trees - forest.trees
+        figure = own_figure(outcome, objective.outcome(more), truth)
+        own[place, 3:] = figure[0], further.trees - forest.trees
     told["sites"] = own
     told["permuted"] = permuted_losses(plan, objective, forest, common, codes, y, width, site.name)
     told |= effects(plan, objective, forest, common, kept.binned.codes[:, : kept.rows.learn], width, message, site.name)
@@ -80,6 +90,8 @@ def roc_cells(outcome: TreeOutcome, predicted: Numbers, y: Numbers) -> Numbers:
 def own_figure(outcome: TreeOutcome, predicted: Numbers, y: Numbers) -> Numbers:
     """The site's area under the curve (or root mean squared error), its standard error, and 1 where it may be told."""
     nothing = np.zeros(3)
+    if outcome.is_hazard:
+        return own_order(predicted, y)
     if not outcome.classes:
         if len(y) < FEWEST:
             return nothing
@@ -95,6 +107,18 @@ def own_figure(outcome: TreeOutcome, predicted: Numbers, y: Numbers) -> Numbers:
         areas.append(area_of_scores(predicted[:, label], y == label))
     # The mean of several areas; they lean on the same patients, so their mean error is on the safe side.
     return np.array([np.mean([area.value for area in areas]), np.mean([area.error for area in areas]), 1.0])
+
+
+def own_order(risk: Numbers, signed: Numbers) -> Numbers:
+    """The site's C-index, and its standard error by leaving out a tenth of the patients in turn (the jackknife)."""
+    time, event = np.abs(signed), ~np.signbit(signed)
+    whole = comparable_pairs(time, event, risk).c_index
+    if whole is None or min(event.sum(), len(event) - event.sum()) < FEWEST:
+        return np.zeros(3)
+    parts = [np.arange(len(time)) % TENTHS != part for part in range(TENTHS)]
+    left = [comparable_pairs(time[kept], event[kept], risk[kept]).c_index for kept in parts]
+    known = np.array([whole if one is None else one for one in left])
+    return np.array([whole, np.sqrt((TENTHS - 1) / TENTHS * ((known - known.mean()) ** 2).sum()), 1.0])
 
 
 def permuted_losses(

@@ -7,12 +7,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from wardround.analyses.forests.plan import WHERE, TreeOutcome, TreePlan
+from wardround.analyses.survival.rows import FollowUpOutcome, events_of, times_of
 from wardround.core.analysis import Agreed
 from wardround.core.contracts import Site
 from wardround.core.errors import Refusal
 from wardround.queries.columns import as_codes, as_numbers, kind_of, suggest_name
-from wardround.statistics.trees.bins import Feature, Numbers, bin_numbers
+from wardround.statistics.trees.bins import MOST_BINS, Feature, Numbers, bin_numbers
 from wardround.statistics.trees.course import BinnedRows
+from wardround.statistics.trees.hazards import interval_labels, signed_times
 
 
 class LearningRows(NamedTuple):
@@ -21,6 +23,7 @@ class LearningRows(NamedTuple):
     values: tuple[Numbers, ...]
     """A column each: numbers with NaN, or places of levels with -1."""
     y: Numbers
+    """Labels or numbers; of a hazard the times, below 0 where they are censored."""
     learn: int
     test: int
     """Where the test rows begin."""
@@ -33,7 +36,7 @@ def draw(seed: int, *words: str) -> np.random.Generator:
 
 def read_rows(plan: TreePlan, agreed: Agreed, outcome: TreeOutcome, site: Site) -> LearningRows:
     """From the site's own table; refused where it has no such column, or words where numbers were agreed."""
-    for name in (*plan.columns, plan.target):
+    for name in plan.read:
         if name not in site.table.columns:
             raise Refusal(
                 f"column {name!r} is missing",
@@ -72,6 +75,9 @@ def level_places(series: Any, levels: tuple[str, ...]) -> Numbers:
 
 def labels_of(plan: TreePlan, agreed: Agreed, outcome: TreeOutcome, site: Site) -> Numbers:
     """Places of classes, for two of them 1 for the positive one; NaN where the target is unknown."""
+    if outcome.is_hazard:
+        event = events_of(site, FollowUpOutcome(plan.time, plan.target, plan.positive, setting="positive"))
+        return signed_times(times_of(site, plan.time), event)
     column = agreed.columns[plan.target]
     if not outcome.classes or column.kind == "number":
         y = column_values(agreed, plan.target, site).astype(np.float64)
@@ -88,11 +94,13 @@ def labels_of(plan: TreePlan, agreed: Agreed, outcome: TreeOutcome, site: Site) 
     return np.where(places < 0, np.nan, places)
 
 
-def binned(rows: LearningRows, features: tuple[Feature, ...], width: int) -> BinnedRows:
+def binned(rows: LearningRows, features: tuple[Feature, ...], width: int, time: Feature | None = None) -> BinnedRows:
+    """In the agreed bins, and where there are intervals of time, labelled by them."""
     codes = np.empty((len(features), len(rows.y)), np.uint8)
     for place, (feature, values) in enumerate(zip(features, rows.values, strict=True)):
         if feature.is_category:
             codes[place] = np.where(values < 0, width - 1, values)
         else:
             codes[place] = bin_numbers(values, feature, width - 1)
-    return BinnedRows(codes, rows.y.astype(np.float32))
+    y = rows.y if time is None else interval_labels(rows.y, bin_numbers(np.abs(rows.y), time, MOST_BINS))
+    return BinnedRows(codes, y.astype(np.float32))

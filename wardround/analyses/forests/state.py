@@ -8,10 +8,12 @@ from wardround.analyses.forests.plan import WHERE, TreePlan, columns_drawn, outc
 from wardround.analyses.forests.question import (
     Common,
     edges_question,
+    hazard_question,
     level_question,
     review_question,
 )
 from wardround.analyses.forests.shape import shape_of
+from wardround.analyses.survival.survey import refuse_units
 from wardround.core.analysis import Agreed, FoundModel
 from wardround.core.contracts import Message
 from wardround.core.errors import Refusal
@@ -27,6 +29,7 @@ from wardround.statistics.trees.bins import (
 )
 from wardround.statistics.trees.forest import Forest, bare_forest
 from wardround.statistics.trees.growth import Growth, TreeShape, grow_level, seed_tree
+from wardround.statistics.trees.hazards import hazard_of
 from wardround.statistics.trees.prediction import forest_params
 
 GRID = 10
@@ -49,6 +52,8 @@ class TreesState(NamedTuple):
     gain: Numbers | None = None
     """(trees, columns)."""
     looked: Message | None = None
+    hazard: Numbers | None = None
+    """Of the forest so far, where trees are fitted to one."""
 
 
 def begin(plan: TreePlan, agreed: Agreed) -> TreesState:
@@ -56,22 +61,26 @@ def begin(plan: TreePlan, agreed: Agreed) -> TreesState:
     numbers = [name for name in plan.columns if agreed.columns[name].kind == "number"]
     # Checked here, before anybody is asked: the objective, and what must be monotone.
     shape_of(plan, agreed, outcome_of(plan, agreed), Layout(2, np.ones((len(plan.columns), 2), bool)))
-    return TreesState(agreed, edges=tuple(first_edges() for _ in numbers))
+    return TreesState(agreed, edges=tuple(first_edges() for _ in [*numbers, *([plan.time] if plan.time else [])]))
 
 
 def next_question(plan: TreePlan, state: TreesState) -> Message | None:
     if state.common is None or state.forest is None:
         return edges_question(state.edges)
+    if plan.time and state.hazard is None:
+        return hazard_question(state.common, state.forest)
     if state.growth is not None:
-        return level_question(state.common, state.forest, state.growth, state.forest.trees)
+        return level_question(state.common, state.forest, state.growth, state.forest.trees, state.hazard)
     if state.looked is None:
-        return review_question(state.common, state.forest, *effect_grid(plan, state))
+        return review_question(state.common, state.forest, state.hazard, *effect_grid(plan, state))
     return None
 
 
 def after_answers(plan: TreePlan, state: TreesState, told: Message) -> TreesState:
     if state.common is None:
         return after_counts(plan, state, told)
+    if plan.time and state.hazard is None:
+        return state._replace(hazard=hazard_of(np.asarray(told.arrays["risk"])))
     if state.growth is not None:
         return after_level(plan, state, told)
     return state._replace(looked=told)
@@ -80,9 +89,15 @@ def after_answers(plan: TreePlan, state: TreesState, told: Message) -> TreesStat
 def after_counts(plan: TreePlan, state: TreesState, told: Message) -> TreesState:
     """Finer cells, or after the last pass the bins."""
     cells, passes = np.asarray(told.arrays["cells"]), state.passes + 1
+    if plan.check_units and plan.time:
+        refuse_units(np.asarray(told.arrays["medians"]))
     if passes < PASSES and state.edges:
-        pairs = ((own, unpadded(counts, len(own))) for own, counts in zip(state.edges, cells, strict=True))
-        return state._replace(passes=passes, edges=tuple(finer_edges(own, count, plan.bins) for own, count in pairs))
+        many = [plan.bins] * (len(state.edges) - bool(plan.time)) + [plan.time_bins] * bool(plan.time)
+        finer = (
+            finer_edges(own, unpadded(counts, len(own)), bins)
+            for own, counts, bins in zip(state.edges, cells, many, strict=True)
+        )
+        return state._replace(passes=passes, edges=tuple(finer))
     agreed, cuts = state.agreed, iter(zip(state.edges, cells, strict=True))
     features = []
     for name in plan.columns:
@@ -93,6 +108,11 @@ def after_counts(plan: TreePlan, state: TreesState, told: Message) -> TreesState
         edges, counts = next(cuts)
         joined = join_cells(edges, unpadded(counts, len(edges)), plan.bins, plan.smallest_leaf)
         features.append(Feature(name, joined.astype(np.float32).astype(np.float64)))
+    time = None
+    if plan.time:
+        edges, counts = next(cuts)
+        joined = join_cells(edges, unpadded(counts, len(edges)), plan.time_bins, plan.smallest_leaf)
+        time = Feature(plan.time, joined.astype(np.float32).astype(np.float64))
     outcome = outcome_of(plan, agreed)
     first = np.asarray(told.arrays["first"])
     if not plan.private:
@@ -100,7 +120,8 @@ def after_counts(plan: TreePlan, state: TreesState, told: Message) -> TreesState
     layout = layout_of(features)
     shape = shape_of(plan, agreed, outcome, layout)
     none = bare_forest(0, outcome.objective.groups, plan.depth, layout.width)
-    common = Common(tuple(features), outcome.objective.first_score(first).astype(np.float32).astype(np.float64))
+    base = outcome.objective.first_score(first).astype(np.float32).astype(np.float64)
+    common = Common(tuple(features), base, time)
     return state._replace(
         passes=passes, common=common, shape=shape, forest=none, gain=np.zeros((0, len(features))),
         growth=seed_tree(shape, columns_drawn(plan, 0)),
@@ -121,6 +142,12 @@ def refuse_first(plan: TreePlan, classes: tuple[str, ...], first: Numbers) -> No
             f"{2 * plan.smallest_leaf}",
             where=WHERE,
             remedy="let more patients in, or lower smallest_leaf, which lets leaves tell of fewer patients",
+        )
+    if plan.time and not first[1]:
+        raise Refusal(
+            f"all of {rows:.0f} patients are censored: nobody had the event {plan.target!r}",
+            where=WHERE,
+            remedy="look at the event column: 1 is the event, unless positive says another value",
         )
     if classes and np.count_nonzero(first > 0) < 2:
         raise Refusal(
@@ -148,7 +175,7 @@ def after_level(plan: TreePlan, state: TreesState, told: Message) -> TreesState:
     if not (growth.tree.column >= 0).any():  # nothing is left to be learned
         return finish(plan, state)
     forest, gain = forest.plus(growth.tree), np.concatenate([state.gain, growth.gain[None]])
-    state = state._replace(forest=forest, gain=gain)
+    state = state._replace(forest=forest, gain=gain, hazard=None)
     if forest.trees == plan.trees:
         return finish(plan, state)
     return state._replace(growth=seed_tree(shape, columns_drawn(plan, forest.trees)))
@@ -171,7 +198,7 @@ def finish(plan: TreePlan, state: TreesState) -> TreesState:
             remedy="lower smallest_leaf or least_weight, let more patients in, or choose other columns",
         )
     keep = max(keep, 1)
-    return state._replace(forest=state.forest.first(keep), gain=state.gain[:keep], growth=None)
+    return state._replace(forest=state.forest.first(keep), gain=state.gain[:keep], growth=None, hazard=None)
 
 
 def model_of(plan: TreePlan, state: TreesState) -> FoundModel:
@@ -186,7 +213,8 @@ def model_of(plan: TreePlan, state: TreesState) -> FoundModel:
         forest, base = forest._replace(value=-forest.value), -base
     columns = {name: state.agreed.columns[name] for name in plan.columns}
     params = forest_params(state.common.features, base, forest, len(outcome.classes), state.shape.layout.width)
-    return FoundModel(params, plan.target, columns, outcome.classes, outcome.positive)
+    target = f"log hazard of {plan.target}" if plan.time else plan.target
+    return FoundModel(params, target, columns, outcome.classes, outcome.positive)
 
 
 def effect_grid(plan: TreePlan, state: TreesState) -> tuple[Numbers, Numbers]:

@@ -3,7 +3,8 @@
 Kaplan and Meier, JASA 1958; Nelson 1972; Aalen 1978. Sites are asked twice: how long their follow-ups are, and how many
 patients leave, with and without an event, in each interval of a common axis. Where the edges are the distinct times
 (whole days, with as many intervals as days) the curve is that of all rows in one place; otherwise the exact curve is
-enclosed, and how far it can be is told. No interval tells of fewer patients or events than the smallest cell.
+enclosed, and how far it can be is told. No interval tells of fewer patients or events than the smallest cell. Under
+[privacy] counts in declared intervals are noised instead (`noised_curves`).
 """
 
 from typing import Any, NamedTuple
@@ -12,6 +13,7 @@ import numpy as np
 
 from wardround.analyses.survival.counts import Counted, axis_words, count_rows, numbers_told, read_counts
 from wardround.analyses.survival.curves import curve_findings
+from wardround.analyses.survival.noised_curves import noised_curves
 from wardround.analyses.survival.rows import MOST_LEVELS, FollowUpOutcome, follow_up, levels_of
 from wardround.analyses.survival.survey import (
     NUMBERS,
@@ -39,11 +41,12 @@ def size_of(of: Extent) -> int:
 
 
 def words_of(settings: Settings) -> str:
+    never = f"never fewer than {settings['smallest_cell']} at once"
     by = f", by {settings['group']}," if settings["group"] else ""
     return (
         f"how many of your patients{by} leave follow-up in each interval of time,"
         f" with and without {settings['event']}"
-        f"; never fewer than {settings['smallest_cell']} at once"
+        f"; {'with noise' if settings.get('noised') else never}"
     )
 
 
@@ -73,9 +76,12 @@ def kaplan_meier(
     unit: str = "",
     check_units: bool = True,
     smallest_cell: Count = 1,
+    noised: bool = False,
 ) -> Analysis:
     """Survival curves by group, with intervals, medians and survival at horizons."""
     outcome = FollowUpOutcome(time, event, event_is)
+    if noised:
+        return noised_curves(outcome, group=group, horizons=horizons, times=times, unit=unit)
 
     def begin(agreed: Agreed) -> CurveState:
         check_times(times, bins)

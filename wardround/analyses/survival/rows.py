@@ -27,6 +27,8 @@ class FollowUpOutcome(NamedTuple):
     event_is: str = ""
     causes: tuple[str, ...] = ()
     """Where several compete: the event is then 1 for the first of them, 2 for the second, ..."""
+    setting: str = "event_is"
+    """What a study calls that value."""
 
 
 class FollowUp(NamedTuple):
@@ -94,7 +96,7 @@ def events_of(site: Site, outcome: FollowUpOutcome) -> Values:
         raise Refusal(
             f"the event column '{outcome.event}' does not hold 0 and 1",
             where=f"site {site.name}",
-            remedy='say which value is the event: event_is = "..."; all others count as censored',
+            remedy=f'say which value is the event: {outcome.setting} = "..."; all others count as censored',
         )
     else:
         values = [EVENT[str(word)] for word in words]

@@ -51,15 +51,20 @@ def survey_of(rows: FollowUp, cell: int) -> dict[str, Values]:
     silent = 0 < len(rows.time) < cell
     time = rows.time[:0] if silent else rows.time
     event = rows.event[: len(time)]
-    medians = np.zeros(SLOTS)
-    if len(time):
-        medians[slots_of(np.median(time))] = 1
     events = float(event.sum()) if event.sum() >= cell else 0.0
     moments = [float((event * time**power).sum()) if events else 0.0 for power in (1, 2)]
     told = (in_cells(len(time), cell), in_cells(events, cell), in_cells(rows.missing, cell), silent, *moments)
     arrays = {name: np.asarray(value, np.float64) for name, value in zip(Survey._fields, told, strict=False)}
     later = np.cumsum(time_counts(time)[::-1])[::-1]
-    return {**arrays, "later": in_cells(later, cell).astype(np.float64), "medians": medians}
+    return {**arrays, "later": in_cells(later, cell).astype(np.float64), "medians": median_mark(time)}
+
+
+def median_mark(time: Values) -> Values:
+    """A 1 in the slot of the site's median time: from the sum over sites different units show, and nobody's."""
+    medians = np.zeros(SLOTS)
+    if len(time):
+        medians[slots_of(np.median(time))] = 1
+    return medians
 
 
 def read_survey(arrays: dict[str, Values], *, check_units: bool) -> Survey:
@@ -76,17 +81,22 @@ def read_survey(arrays: dict[str, Values], *, check_units: bool) -> Survey:
             f"all of {found.patients:.0f} patients are censored: nobody had the event",
             remedy="look at the event column: 1 is the event, unless event_is says another value",
         )
-    if check_units and ratio_of(found) >= DIFFERENT:
-        raise Refusal(
-            f"the median follow-up of one site is {ratio_of(found):.0f} times that of another: days and months?",
-            remedy="give all times in one unit; if they are meant so, check_units = false",
-        )
+    if check_units:
+        refuse_units(found.medians)
     return found
 
 
-def ratio_of(survey: Survey) -> float:
+def refuse_units(medians: Values) -> None:
+    if ratio_of(medians) >= DIFFERENT:
+        raise Refusal(
+            f"the median follow-up of one site is {ratio_of(medians):.0f} times that of another: days and months?",
+            remedy="give all times in one unit; if they are meant so, check_units = false",
+        )
+
+
+def ratio_of(medians: Values) -> float:
     """The longest of the sites' median follow-ups in units of the shortest."""
-    told = np.flatnonzero(survey.medians[: len(GRID)])
+    told = np.flatnonzero(medians[: len(GRID)])
     return float(GRID[told[-1]] / GRID[told[0]]) if len(told) else 1.0
 
 
@@ -122,9 +132,9 @@ def survey_words(survey: Survey, sites: int, cell: int) -> list[str]:
         words.append(f"{survey.missing:.0f} more were left out because something asked for is not known of them.")
     if survey.silent:
         words.append(f"Sites with fewer patients than the smallest cell, which took no part: {survey.silent:.0f}.")
-    if ratio_of(survey) >= SUSPICIOUS:
+    if ratio_of(survey.medians) >= SUSPICIOUS:
         words.append(
-            f"The median follow-up of one site is {ratio_of(survey):.0f} times that of another:"
+            f"The median follow-up of one site is {ratio_of(survey.medians):.0f} times that of another:"
             " check that all times are in one unit."
         )
     return words

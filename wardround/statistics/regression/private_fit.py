@@ -17,7 +17,7 @@ from wardround.core.contracts import Message, Report, Site, Tree
 from wardround.core.errors import Refusal
 from wardround.statistics.regression.design import INTERCEPT, Design, design_of, packed, rows_of, unpacked
 from wardround.statistics.regression.effects import Effect, sentence, units_of
-from wardround.statistics.regression.formula import parse_formula
+from wardround.statistics.regression.formula import Formula, parse_formula
 
 CLEAR = 4.0
 """The smallest eigenvalue of the summed products, in deviations of the noise of a matrix, that is still a fit."""
@@ -38,25 +38,11 @@ def private_fit(
 ) -> Analysis:
     """Least squares from sums of clipped columns, which [privacy] can noise."""
     parsed, known = parse_formula(formula), ranges_of(ranges)
-    simple = all(len(term) == 1 and term[0].function in ("", "category") for term in parsed.terms)
-    if not simple or parsed.offsets or not parsed.intercept:
-        raise Refusal(
-            "with ranges a regression takes an intercept and columns, and no products, functions or offsets",
-            where="[analysis] formula",
-            remedy="leave them out, or do without ranges and [privacy]",
-        )
+    refuse_formula(parsed)
 
     def design_for(agreed: Agreed) -> Design:
         design = design_of(parsed, agreed)
-        missing = [name for name in parsed.columns if agreed.columns[name].kind == "number" and name not in known]
-        if missing:
-            raise Refusal(
-                f"column {missing[0]!r} has no declared range, and noise must cover all that a patient can be",
-                where="[analysis] ranges",
-                remedy=f'add "{missing[0]} = LOW to HIGH", from what is known without looking at patients',
-            )
-        if design.width > most_parameters:
-            raise Refusal(f"the formula has {design.width} coefficients, and {most_parameters} are allowed")
+        refuse_ranges(design, agreed, known, most_parameters)
         return design
 
     def begin(agreed: Agreed) -> Tree:
@@ -86,6 +72,33 @@ def private_fit(
         return math.sqrt(width * (width + 1) / 2)
 
     return Analysis(parsed.columns, begin, message, ask, step, report, most=1, sensitivity=sensitivity)
+
+
+def refuse_formula(parsed: Formula) -> None:
+    """Noise is reckoned for columns as they are."""
+    simple = all(len(term) == 1 and term[0].function in ("", "category") for term in parsed.terms)
+    if not simple or parsed.offsets or not parsed.intercept:
+        raise Refusal(
+            "with ranges a regression takes an intercept and columns, and no products, functions or offsets",
+            where="[analysis] formula",
+            remedy="leave them out, or do without ranges and [privacy]",
+        )
+
+
+def refuse_ranges(
+    design: Design, agreed: Agreed, known: dict[str, tuple[float, float]], most: int, *, outcome: bool = True
+) -> None:
+    """Every column of numbers needs a range; of a class the outcome has one by itself."""
+    names = [name for name in design.formula.columns if outcome or name != design.formula.outcome]
+    missing = [name for name in names if agreed.columns[name].kind == "number" and name not in known]
+    if missing:
+        raise Refusal(
+            f"column {missing[0]!r} has no declared range, and noise must cover all that a patient can be",
+            where="[analysis] ranges",
+            remedy=f'add "{missing[0]} = LOW to HIGH", from what is known without looking at patients',
+        )
+    if design.width > most:
+        raise Refusal(f"the formula has {design.width} coefficients, and {most} are allowed")
 
 
 def ranges_of(said: tuple[str, ...]) -> dict[str, tuple[float, float]]:

@@ -23,6 +23,10 @@ class LifeTable(NamedTuple):
     events: Values
     censored: Values
     exact: bool = True
+    noise: float = 0.0
+    """Standard deviation of the noise in each count of events, of the censored, and of those beyond the axis."""
+    steps: int = 0
+    """Of a table under noise that ends early: how many intervals were counted."""
 
     @property
     def effective(self) -> Values:
@@ -65,10 +69,12 @@ def curve_of(table: LifeTable, level: float = 0.95) -> Curve:
     """Kaplan-Meier and Nelson-Aalen of one group."""
     events, risk = table.events.astype(np.float64), table.effective.astype(np.float64)
     hazard = np.minimum(share(events, risk), 1.0)
-    survival = np.cumprod(1 - hazard)
-    greenwood = np.cumsum(share(hazard, risk * (1 - hazard)))
-    error = survival * np.sqrt(greenwood)
+    survival = np.minimum(np.cumprod(1 - hazard), 1.0)  # under noise fewer than no events may be counted
+    greenwood = np.cumsum(share(np.maximum(hazard, 0.0), risk * (1 - hazard)))
+    error = survival * np.sqrt(greenwood + noise_variance(table))
     low, high = log_log_interval(survival, error, level)
+    if table.noise:
+        low = np.where(survival >= 1, np.maximum(1 - norm.ppf(0.5 + level / 2) * error, 0.0), low)
     first = np.minimum(share(events, table.at_risk - table.censored), 1.0) if not table.exact else hazard
     last = share(events, table.at_risk) if not table.exact else hazard
     return Curve(
@@ -77,11 +83,29 @@ def curve_of(table: LifeTable, level: float = 0.95) -> Curve:
         error,
         low,
         high,
-        np.cumsum(hazard),
-        np.sqrt(np.cumsum(share(hazard, risk))),
+        np.maximum(np.cumsum(hazard), 0.0),
+        np.sqrt(np.cumsum(share(np.maximum(hazard, 0.0), risk)) + noise_variance(table)),
         np.cumprod(1 - first),
         np.cumprod(1 - last),
     )
+
+
+def noise_variance(table: LifeTable) -> Values:
+    """Of the log of survival at every edge, from independent noise in the counts.
+
+    The log adds up log(1 - events / risk), and those at risk are all who leave later: so a count moves every term
+    before its own interval through the risk, by a = 1 / (risk - events) - 1 / risk, and its own by more. Those censored
+    in an interval count half in its risk.
+    """
+    if not table.noise:
+        return np.zeros(len(table.edges))
+    risk, events = table.effective.astype(np.float64), table.events.astype(np.float64)
+    stay = np.maximum(risk - events, 1.0)
+    through = 1 / stay - 1 / np.maximum(risk, 1.0)
+    upto = np.cumsum(through)
+    by_events, by_censored = upto - 1 / stay, upto - through / 2
+    later = 2 * (table.steps - 1 - np.arange(len(risk))) + 1
+    return np.asarray(table.noise**2 * (np.cumsum(by_events**2 + by_censored**2) + later * upto**2))
 
 
 def log_log_interval(value: Values, error: Values, level: float) -> tuple[Values, Values]:

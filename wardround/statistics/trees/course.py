@@ -37,6 +37,8 @@ class RowCourse:
     at: tuple[Numbers, ...] = ()
     """For every group each row's node among those of the level."""
     slopes: Slopes | None = None
+    channels: int = 2
+    """Sums of a bin: of both slopes, and where nothing bounds these, of rows."""
     builders: tuple[Builder, ...] = field(default=(), repr=False)
 
 
@@ -100,27 +102,27 @@ def with_slopes(course: RowCourse, objective: Objective, learn: int, width: int,
     if course.slopes is not None:
         return course
     slopes = objective.slopes(course.scores[:, :learn], course.rows.y[:learn])
-    return with_builders(replace(course, slopes=slopes), objective.constant, learn, width, columns)
+    return with_builders(replace(course, slopes=slopes), objective, learn, width, columns)
 
 
-def with_builders(course: RowCourse, constant: bool, learn: int, width: int, columns: Numbers) -> RowCourse:
+def with_builders(course: RowCourse, objective: Objective, learn: int, width: int, columns: Numbers) -> RowCourse:
     assert course.slopes is not None
     whole = len(columns) == len(course.rows.codes)
     codes = course.rows.codes[:, :learn] if whole else course.rows.codes[columns, :learn]
     builders = tuple(
-        histogram_builder(codes, width, gradients, hessians, constant=constant)
+        histogram_builder(codes, width, gradients, hessians, constant=objective.constant, counted=objective.counted)
         for gradients, hessians in zip(*course.slopes, strict=True)
     )
-    return replace(course, builders=builders)
+    return replace(course, builders=builders, channels=3 if objective.counted else 2)
 
 
 def node_sums(course: RowCourse, asked: Numbers, learn: int, drawn: Numbers | None, used: Numbers) -> Numbers:
-    """(2, groups, asked, bins): sums over the drawn learning rows of the nodes asked for (-1: none).
+    """(2, groups, asked, bins), or 3 with counts: sums over drawn learning rows of the nodes asked for (-1: none).
 
     `used` says which bins of a column there are; these alone are told, one column's after the other's.
     """
     places = np.flatnonzero(used)
-    found = np.zeros((2, *asked.shape, len(places)))
+    found = np.zeros((course.channels, *asked.shape, len(places)))
     for group, wanted in enumerate(asked):
         at = course.at[group][:learn]
         order = np.arange(learn, dtype=np.uint32) if drawn is None else drawn
@@ -135,5 +137,6 @@ def node_sums(course: RowCourse, asked: Numbers, learn: int, drawn: Numbers | No
             if node >= 0:
                 first, last = (int(ends[node - 1]) if node else 0), int(ends[node])
                 if last > first:
-                    found[:, group, place] = course.builders[group](order[first:last]).reshape(2, -1)[:, places]
+                    sums = course.builders[group](order[first:last])
+                    found[:, group, place] = sums.reshape(len(sums), -1)[:, places]
     return found

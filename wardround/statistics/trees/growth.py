@@ -46,7 +46,7 @@ class Growth(NamedTuple):
     asked: Numbers
     """(groups, asked): which nodes' sums are asked for; -1 fills up."""
     parents: Numbers | None
-    """(2, groups, nodes of the level before, columns, width)."""
+    """(2 or 3, groups, nodes of the level before, columns, width)."""
     gain: Numbers
     """Of each column, over the splits of this tree."""
     done: bool = False
@@ -55,7 +55,7 @@ class Growth(NamedTuple):
 def seed_tree(shape: TreeShape, columns: Numbers) -> Growth:
     """A root of each group, of which nothing is known."""
     one = np.zeros((shape.groups, 1))
-    everything = Nodes(one, one, np.full_like(one, -np.inf), np.full_like(one, np.inf))
+    everything = Nodes(one, one, np.full_like(one, -np.inf), np.full_like(one, np.inf), one)
     return Growth(
         bare_forest(1, shape.groups, shape.depth, shape.layout.width), 0, columns, everything,
         np.ones((shape.groups, 1), bool), one, np.zeros((shape.groups, 1), np.int64), None,
@@ -64,13 +64,13 @@ def seed_tree(shape: TreeShape, columns: Numbers) -> Growth:
 
 
 def grow_level(growth: Growth, shape: TreeShape, told: Numbers) -> Growth:
-    """After the answer, (2, groups, asked, bins), the splits of the level are known."""
+    """After the answer, (2 or 3, groups, asked, bins), the splits of the level are known."""
     sums = level_sums(growth, shape, side_by_side(told, shape.layout.used[growth.columns]))
     nodes, alive = growth.nodes, growth.alive
     if growth.level == 0:
         # Every column holds every row once, so each gives the root's sums; under noise their mean is the best guess.
         root = sums.sum(axis=-1).mean(axis=-1)
-        nodes = nodes._replace(gradient=root[0], hessian=root[1])
+        nodes = nodes._replace(gradient=root[0], hessian=root[1], rows=root[2] if len(root) > 2 else nodes.rows)
         value = weight_of(root[0], np.maximum(root[1], 0.0), shape.rules.l2)
         growth = growth._replace(value=value)
     which = np.nonzero(alive)
@@ -97,8 +97,8 @@ def side_by_side(told: Numbers, used: Numbers) -> Numbers:
 
 
 def level_sums(growth: Growth, shape: TreeShape, told: Numbers) -> Numbers:
-    """(2, groups, nodes, columns, width): as told, or what the sibling leaves of the parent."""
-    sums = np.zeros((2, *growth.alive.shape, *told.shape[-2:]))
+    """(2 or 3, groups, nodes, columns, width): as told, or what the sibling leaves of the parent."""
+    sums = np.zeros((len(told), *growth.alive.shape, *told.shape[-2:]))
     group, place = np.nonzero(growth.asked >= 0)
     node = growth.asked[group, place]
     sums[:, group, node] = told[:, group, place]
@@ -116,14 +116,15 @@ def next_level(
     # A node that is not split goes on as its own left child, and keeps its value.
     value = np.repeat(growth.value[:, :, None], 2, axis=2)
     group, node = which[0][worth], which[1][worth]
-    parts = [np.zeros((groups, many, 2)) for _ in range(4)]
+    parts = [np.zeros((groups, many, 2)) for _ in Nodes._fields]
     for part, own in zip(parts, children, strict=True):
         part[group, node] = own[worth]
     nodes = Nodes(*parts)
     fresh = weight_of(nodes.gradient, np.maximum(nodes.hessian, 0.0), shape.rules.l2)
     value[group, node] = np.clip(fresh, nodes.low, nodes.high)[group, node]
     # What is too light to be split again is a leaf: nobody is asked about it.
-    alive[group, node] = nodes.hessian[group, node] >= 2 * shape.rules.least
+    enough = (nodes.hessian >= 2 * shape.rules.least) & (nodes.rows >= 2 * shape.rules.fewest)
+    alive[group, node] = enough[group, node]
     flat = (groups, 2 * many)
     level = growth.level + 1
     growth = growth._replace(

@@ -35,11 +35,18 @@ class Objective(NamedTuple):
     outcome: Callable[[Numbers], Numbers]
     """From scores (groups, rows) to probabilities (rows, classes) or values (rows,)."""
     steepest: float | None
-    """The largest second derivative a row can have; so a sum of them tells how many rows there are at least."""
+    """The largest second derivative a row can have; so a sum of them tells how many rows there are at least.
+
+    None: nothing bounds it, so rows are counted beside their slopes.
+    """
     reach: float | None = None
     """Squared length of a row's gradients together with its hessians over `steepest`; none where nothing bounds it."""
     constant: bool = False
     """The second derivative is 1 whatever the score."""
+
+    @property
+    def counted(self) -> bool:
+        return self.steepest is None
 
 
 def logistic() -> Objective:

@@ -20,6 +20,8 @@ class Rules(NamedTuple):
     least: float = 1.0
     """The smallest sum of second derivatives in a child."""
     least_gain: float = 0.0
+    fewest: float = 0.0
+    """The smallest number of rows in a child, where rows are counted."""
 
 
 class Nodes(NamedTuple):
@@ -29,6 +31,12 @@ class Nodes(NamedTuple):
     hessian: Numbers
     low: Numbers
     high: Numbers
+    rows: Numbers
+    """0 where rows are not counted."""
+
+    def total(self, channels: int) -> Numbers:
+        """(channels, nodes, ...), as sums over bins come."""
+        return np.stack([self.gradient, self.hessian, self.rows][:channels])
 
 
 class NodeSplits(NamedTuple):
@@ -50,7 +58,7 @@ def weight_of(gradient: Numbers, hessian: Numbers, l2: float) -> Numbers:
 def best_splits(
     sums: Numbers, nodes: Nodes, is_category: Numbers, used: Numbers, rules: Rules, direction: Numbers
 ) -> NodeSplits:
-    """`sums` has the shape (2, nodes, columns, width), `direction` is 1, -1 or 0 for every column."""
+    """`sums` has the shape (2 or 3, nodes, columns, width), `direction` is 1, -1 or 0 for every column."""
     count, columns, width = sums.shape[1:]
     numbers, categories = np.flatnonzero(~is_category), np.flatnonzero(is_category)
     found_gain = np.full((count, columns), -np.inf)
@@ -82,7 +90,7 @@ def best_splits(
     worth = gain > rules.least_gain
     own = sums[:, rows, column]
     lefts = np.where(left, own, 0.0).sum(axis=-1)
-    parent = np.stack([nodes.gradient, nodes.hessian])
+    parent = nodes.total(len(sums))
     child = np.stack([lefts, parent - lefts], axis=-1)
     return NodeSplits(
         np.where(worth, column, -1),
@@ -93,9 +101,11 @@ def best_splits(
 
 
 def gain_of(lefts: Numbers, rights: Numbers, nodes: Nodes, rules: Rules, direction: Numbers | None) -> Numbers:
-    """Of every candidate, -inf where it is not allowed; (2, nodes, ...) to (nodes, ...)."""
+    """Of every candidate, -inf where it is not allowed; (2 or 3, nodes, ...) to (nodes, ...)."""
     shape = (-1, *(1,) * (lefts.ndim - 2))
     allowed = (lefts[1] >= rules.least) & (rights[1] >= rules.least)
+    if len(lefts) > 2:
+        allowed &= (lefts[2] >= rules.fewest) & (rights[2] >= rules.fewest)
     heavy, other = np.maximum(lefts[1], 0.0) + rules.l2 + 1e-12, np.maximum(rights[1], 0.0) + rules.l2 + 1e-12
     if direction is None:
         parent = nodes.gradient**2 / (np.maximum(nodes.hessian, 0.0) + rules.l2 + 1e-12)
@@ -119,7 +129,7 @@ def number_gains(sums: Numbers, nodes: Nodes, rules: Rules, direction: Numbers) 
     missing = sums[..., -1:]
     # The last cut leaves nothing but missing values to the right, or nothing at all, which is not allowed.
     lefts = np.stack([below, below + missing], axis=-2)
-    total = np.stack([nodes.gradient, nodes.hessian]).reshape(2, -1, 1, 1, 1)
+    total = nodes.total(len(sums)).reshape(len(sums), -1, 1, 1, 1)
     bound = direction.any() or np.isfinite(nodes.low).any() or np.isfinite(nodes.high).any()
     return gain_of(lefts, total - lefts, nodes, rules, direction.reshape(1, -1, 1, 1) if bound else None)
 
@@ -131,10 +141,12 @@ def category_gains(sums: Numbers, nodes: Nodes, used: Numbers, rules: Rules) -> 
     """
     mean = sums[0] / (np.maximum(sums[1], 0.0) + rules.l2 + 1e-12)
     rare = ~used[None] | (sums[1] < rules.least)
+    if len(sums) > 2:
+        rare |= sums[2] < rules.fewest
     order = np.argsort(np.where(rare, np.inf, mean), axis=-1, kind="stable")
     sorted_sums = np.take_along_axis(sums, order[None], axis=-1)
     lefts = np.cumsum(sorted_sums, axis=-1)[..., :-1]
-    total = np.stack([nodes.gradient, nodes.hessian]).reshape(2, -1, 1, 1)
+    total = nodes.total(len(sums)).reshape(len(sums), -1, 1, 1)
     bound = np.isfinite(nodes.low).any() or np.isfinite(nodes.high).any()
     direction = np.zeros((1, 1, 1)) if bound else None
     return gain_of(lefts, total - lefts, nodes, rules, direction), order
@@ -149,4 +161,4 @@ def bounded_children(sums: Numbers, nodes: Nodes, direction: Numbers, l2: float)
         up, down = direction > 0, direction < 0
         high[up, 0], low[up, 1] = middle[up], middle[up]
         low[down, 0], high[down, 1] = middle[down], middle[down]
-    return Nodes(sums[0], sums[1], low, high)
+    return Nodes(sums[0], sums[1], low, high, sums[2] if len(sums) > 2 else np.zeros_like(sums[0]))

@@ -15,6 +15,8 @@ from wardround.study.integer_noise import SECURE_SUM
 
 WHERE = "[analysis]"
 CELL = "smallest_cell"
+NOISED = "noised"
+"""Whether [privacy] will noise an answer: nothing is then kept back at the site. The study's own word is not taken."""
 
 
 def said_analysis(study: Study) -> Named:
@@ -31,6 +33,8 @@ def analysis_recipe(study: Study) -> Recipe:
     defaults = {one.name: one.default for one in component.parameters}
     if CELL in defaults:
         settings[CELL] = max(int(settings.get(CELL, defaults[CELL])), study.data.preparation.smallest_cell)
+    if NOISED in defaults:
+        settings[NOISED] = study.privacy is not None
     return Recipe("analysis", said.name, tuple(sorted((key, hashable(value)) for key, value in settings.items())))
 
 

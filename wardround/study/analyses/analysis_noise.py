@@ -71,6 +71,13 @@ WHOLE_MODELS = "classifier_selection"
 def refuse_privacy(study: Study, analysis: Analysis, name: str) -> None:
     """What [privacy] asks for and this analysis cannot give."""
     said = study.privacy
+    if said is None and analysis.sensitivity is not None:
+        raise Refusal(
+            f"the sums of '{name}' over clipped columns are meant to be noised, and the study has no [privacy]: they "
+            "would tell of groups of any size",
+            where="[analysis] ranges",
+            remedy="add [privacy] with an epsilon, or remove ranges",
+        )
     if said is None:
         return
     if name == WHOLE_MODELS:
@@ -85,7 +92,8 @@ def refuse_privacy(study: Study, analysis: Analysis, name: str) -> None:
         raise Refusal(
             f"the analysis '{name}' has no noise to offer for [privacy]",
             where="[privacy]",
-            remedy="remove [privacy]; or, for a linear glm, declare the ranges of its columns in [analysis]",
+            remedy="remove [privacy]; or choose cross_table, group_means, kaplan_meier, or a linear, logistic or "
+            "Poisson glm with the ranges of its columns",
         )
     if said.level != "sample":
         raise Refusal(
