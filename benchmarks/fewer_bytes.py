@@ -138,7 +138,8 @@ def main() -> None:
     options = parser.parse_args()
     kept: Path | None = options.keep
     done = [json.loads(line) for line in kept.read_text().splitlines()] if kept and kept.exists() else []
-    study, found = Study(options.rounds), {}
+    study = Study(options.rounds)
+    found: dict[str, dict[int, dict[str, Any]]] = {}
     for name in ["FedAvg", *(one for one in options.methods if one != "FedAvg")]:
         for seed in range(options.seeds):
             key = {"method": name, "seed": seed, "rounds": options.rounds}

@@ -110,7 +110,9 @@ class DrawnRows:
             flat = np.clip(flat, 0, len(self) - 1)
         elif flat.size and not 0 <= flat.min() <= flat.max() < len(self):
             raise IndexError(f"there are {len(self)} rows, and row {int(flat.max())} was asked for")
-        found = np.empty((len(flat), *self.shape[1:]), self.dtype) if out is None else out.reshape((-1, *self.shape[1:]))
+        found = (
+            np.empty((len(flat), *self.shape[1:]), self.dtype) if out is None else out.reshape((-1, *self.shape[1:]))
+        )
         client = np.searchsorted(self.first, flat, side="right") - 1
         order = np.argsort(client, kind="stable")
         for some in np.split(order, np.flatnonzero(np.diff(client[order])) + 1) if len(order) else []:
