@@ -39,3 +39,10 @@ def test_nothing_done_costs_nothing() -> None:
     report = energy().report(energy().init())
     assert report["watt_hours"] == report["grams_co2"] == 0
     assert report["watt_hours_a_site_a_round"] is None
+
+
+def test_it_says_whose_computing_it_is() -> None:
+    meter = energy(computing="coordinator")
+    told = meter.report(meter.observe(meter.init(), record(1, 240, 0, 0)))
+    assert "the coordinator's; what the sites' computers used is not in it" in told["words"]
+    assert told["watt_hours"] == pytest.approx(1)

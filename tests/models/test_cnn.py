@@ -23,12 +23,16 @@ def numbers_for(model: Model, seed: int = 0) -> Params:
     return {name: generator.normal(0, 0.3, leaf.shape).astype(np.float32) for name, leaf in shapes.items()}
 
 
-@pytest.mark.parametrize("size", [(5, 5), (3, 4), (1, 2)], ids=str)
-@pytest.mark.parametrize("channels", [1, 3])
-def test_patches_times_matrix_equal_the_convolution_of_flax(size: tuple[int, int], channels: int) -> None:
-    ours, theirs = PatchConv(4, size), nn.Conv(4, size)
+@pytest.mark.parametrize(
+    ("size", "channels", "stride"),
+    [((5, 5), 1, 1), ((3, 4), 3, 1), ((1, 2), 3, 1), ((1, 2), 1, 1), ((3, 3), 3, 2), ((5, 4), 1, 2), ((1, 1), 2, 2)],
+    ids=str,
+)
+def test_patches_times_matrix_equal_the_convolution_of_flax(size: tuple[int, int], channels: int, stride: int) -> None:
+    ours, theirs = PatchConv(4, size, stride), nn.Conv(4, size, strides=stride)
     x = np.random.default_rng(0).normal(size=(2, 7, 6, channels)).astype(np.float32)
-    weights = np.random.default_rng(1).normal(size=(2, 7, 6, 4)).astype(np.float32)
+    left = (-(-7 // stride), -(-6 // stride))
+    weights = np.random.default_rng(1).normal(size=(2, *left, 4)).astype(np.float32)
     generator = np.random.default_rng(2)
     shapes = jax.eval_shape(ours.init, KEY, x)
     assert shapes == jax.eval_shape(theirs.init, KEY, x)

@@ -44,7 +44,8 @@ class NumberedSites(Sequence[str]):
 class Federation:
     """Rows of all sites, one site after the other, and within a site train, then validation, then test.
 
-    Site i has `counts[i]` = (train, validation, test) rows, from row `first[i]` on. `x` may be memory-mapped.
+    Site i has `counts[i]` = (train, validation, test) rows, from row `first[i]` on. `x` may be memory-mapped; where x
+    and y are read from files when rows are drawn, they are no arrays and can only be indexed by rows.
     `groups` holds columns for fairness (one value a row) that need not be among the features.
     """
 
@@ -90,6 +91,11 @@ class Federation:
             groups={name: column[rows] for name, column in self.groups.items()},
             times=None if self.times is None else self.times[rows],
         )
+
+
+def is_in_memory(rows: Any) -> bool:
+    """Whether rows are an array here, and neither mapped from a file nor read when they are asked for."""
+    return isinstance(rows, np.ndarray) and not isinstance(rows, np.memmap)
 
 
 def mapped_zeros(shape: tuple[int, ...], dtype: Any) -> np.ndarray[Any, Any]:

@@ -7,7 +7,7 @@ import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
-from wardround.core.federation import Federation
+from wardround.core.federation import Federation, is_in_memory
 from wardround.engine.layout import Seating, Shape, Template, capacity_for, templates
 from wardround.engine.machine.devices import sharding
 from wardround.engine.program import Data, pack_seating
@@ -92,7 +92,7 @@ class Feed:
         self.passes = passes
         self.padding = padding
         self.first, self.rows = federation.part("train")
-        self.resident = not isinstance(federation.x, np.memmap) and federation.x.nbytes <= RESIDENT_BYTES
+        self.resident = is_in_memory(federation.x) and federation.x.nbytes <= RESIDENT_BYTES
         self._capacity = 1
         self._room = 1
         self._templates: tuple[Cohort, list[Template]] | None = None

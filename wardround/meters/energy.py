@@ -6,14 +6,22 @@ Transmission", Journal of Industrial Ecology 2018, found 60 Wh per GB in 2015, h
 cautious figure for today. CO2: `grams_per_kwh`, about the world's mean for electricity; a country's own figure may lie
 between 20 and 800. Accelerators are not counted, and in a simulation the traffic is the one that would have been.
 Where a record tells `joules` that were measured (a study with a [budget] on a machine that lets them be read), these
-count instead of processor time. `site_grams_per_kwh` are the factors of sites that know their own. Beside the totals:
-per site and round, and per percentage point of validation accuracy gained since the first evaluation.
+count instead of processor time. `computing` says whose computing the records tell of: in a simulation that of all
+sites, over real sites that of the coordinator's computer alone, since no site tells what it used. `site_grams_per_kwh`
+are the factors of sites that know their own. Beside the totals: per site and round, and per percentage point of
+validation accuracy gained since the first evaluation.
 """
 
 from collections.abc import Sequence
+from typing import Literal
 
 from wardround.core.bounds import NotNegative, Positive
 from wardround.core.contracts import Meter, Report, RoundRecord
+
+WHOSE = {
+    "everybody": "",
+    "coordinator": " The processor is the coordinator's; what the sites' computers used is not in it.",
+}
 
 
 def energy(
@@ -22,6 +30,7 @@ def energy(
     grams_per_kwh: NotNegative = 480.0,
     watt_hours_per_gb: NotNegative = 6.0,
     site_grams_per_kwh: dict[str, float] | None = None,
+    computing: Literal["everybody", "coordinator"] = "everybody",
 ) -> Meter:
     """Electricity and CO2, estimated from processor time and bytes sent."""
 
@@ -44,14 +53,14 @@ def energy(
         }
 
     def report(state: Report) -> Report:
-        computing, network, grams = state["computing"], state["network"], state["grams"]
-        watt_hours = computing + network
+        used, network, grams = state["computing"], state["network"], state["grams"]
+        watt_hours = used + network
         answers = state["answers"]
         how = "measured at the processor" if state["measured"] else "estimated from processor time"
         points = gained_points(*state["accuracies"])
         return {
             "watt_hours": watt_hours,
-            "watt_hours_computing": computing,
+            "watt_hours_computing": used,
             "watt_hours_network": network,
             "grams_co2": grams,
             "watt_hours_a_site_a_round": watt_hours / answers if answers else None,
@@ -63,7 +72,7 @@ def energy(
                 "grams_per_kwh": grams_per_kwh,
                 "watt_hours_per_gb": watt_hours_per_gb,
             },
-            "words": f"About {watt_hours:.3g} Wh and {grams:.3g} g of CO2, {how} and traffic.",
+            "words": f"About {watt_hours:.3g} Wh and {grams:.3g} g of CO2, {how} and traffic.{WHOSE[computing]}",
         }
 
     start = {"answers": 0, "computing": 0.0, "network": 0.0, "grams": 0.0, "measured": False}

@@ -9,6 +9,7 @@ Convolutions are written as patches times one matrix. Time of a step in a compil
 """
 
 from itertools import pairwise
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -21,27 +22,35 @@ from wardround.models.from_flax import Widths, from_flax, loss_for
 
 
 class PatchConv(nn.Module):  # type: ignore[misc]
-    """A convolution with stride 1 and "same" padding; equals `nn.Conv`, with the same parameters."""
+    """A convolution with "same" padding; equals `nn.Conv`, with the same parameters."""
 
     features: int
     kernel_size: tuple[int, int]
+    stride: int = 1
+    kernel_init: Any = nn.initializers.lecun_normal()
 
     @nn.compact  # type: ignore[untyped-decorator]
     def __call__(self, x: Array) -> Array:
         rows, height, width, channels = x.shape
         tall, wide = self.kernel_size
-        kernel = self.param(
-            "kernel", nn.initializers.lecun_normal(), (tall, wide, channels, self.features), jnp.float32
-        )
+        kernel = self.param("kernel", self.kernel_init, (tall, wide, channels, self.features), jnp.float32)
         bias = self.param("bias", nn.initializers.zeros, (self.features,), jnp.float32)
-        margins = [((size - 1) // 2, size // 2) for size in self.kernel_size]
+        step = self.stride
+        margins = [margins_of(side, size, step) for side, size in zip((height, width), self.kernel_size, strict=True)]
         x = jnp.pad(x, ((0, 0), *margins, (0, 0)))
+        height, width = -(-height // step), -(-width // step)
         # Neighbours along the width become channels, then those along the height: tall + wide copies, not tall * wide.
-        x = jnp.concatenate([x[:, :, shift : shift + width] for shift in range(wide)], axis=-1)
-        x = jnp.concatenate([x[:, shift : shift + height] for shift in range(tall)], axis=-1)
+        x = jnp.concatenate([x[:, :, shift : shift + step * width : step] for shift in range(wide)], axis=-1)
+        x = jnp.concatenate([x[:, shift : shift + step * height : step] for shift in range(tall)], axis=-1)
         products = x.reshape(rows * height * width, -1) @ kernel.reshape(-1, self.features)
         result: Array = products.reshape(rows, height, width, self.features) + bias
         return result
+
+
+def margins_of(side: int, size: int, stride: int) -> tuple[int, int]:
+    """Zeros before and after a side, so that a window of `size` stops at every step; an odd one stands behind."""
+    total = max(0, (-(-side // stride) - 1) * stride + size - side)
+    return total // 2, total - total // 2
 
 
 def max_pool(x: Array) -> Array:

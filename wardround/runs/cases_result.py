@@ -49,7 +49,9 @@ class BudgetTables(ResultPart):
     traffic: EqualBudget
     scope: ScopeTable
     rows: EqualBudget | None = None
-    """After as many rows trained on at all sites, which is as many floating-point operations of the same model."""
+    """As `flops`, in results of earlier versions: after as many rows trained on at all sites."""
+    flops: EqualBudget | None = None
+    """After as many floating-point operations of training at all sites."""
     grams: EqualBudget | None = None
     """After as many grams of CO2, by the energy meter."""
 

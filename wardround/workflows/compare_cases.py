@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from wardround.core.errors import Refusal
+from wardround.engine.machine.operations import operations_of_training
 from wardround.report.notes import case_notes, rate_notes
 from wardround.runs.cases_result import CaseDifference, CaseMethodResult, CaseResult, MethodLabel, RateSearch
 from wardround.runs.fields import part_of
@@ -26,7 +27,7 @@ from wardround.study.methods import Method, compared_methods
 from wardround.workflows.cost.equal_cost import Trainer, budgets
 from wardround.workflows.learning_rates import rate_of, refuse_rates, with_rate
 from wardround.workflows.run import OnRound, run
-from wardround.workflows.training_plan import Plans, check_methods, plan_methods
+from wardround.workflows.training_plan import Plans, TrainingPlan, check_methods, plan_methods
 
 RATES = "rates.jsonl"
 FOLDER = "cases"
@@ -234,26 +235,33 @@ def compare_at_rates(
     folder.begin(study.model_dump(mode="json"), setting.fingerprint, kind=kind, resume=resume)
     rated = rates_of(study, folder, plans, watch.on_rate)
     with_rates = methods_at_rates(study, methods, rated)
+    planned = plans_for(study, plans, with_rates)
     result = run(
         study,
         folder,
         with_rates,
         kind=kind,
         repeats=study.compare.repeats,
-        plans=plans_for(study, plans, with_rates),
+        plans=planned,
         resume=True,  # the manifest is there already, also where nothing is trained yet
         on_round=watch.on_round,
         notes=rate_notes(rates, rated, [one.name for one in methods]) if rates else [],
         load=load,
     )
     rows = {site.name: site.train or 0 for site in result.sites}
-    trainers = [Trainer(one.name, one.algorithm, dict(one.settings), bool(one.choice)) for one in with_rates]
+    trainers = [trainer_of(of_method[0]) for of_method in planned]
     further: dict[str, Any] = {"budgets": budgets(folder.records(), trainers, rows)}
     if rated:
         further["rates"] = tuple(part_of(RateSearch, one) for one in rated.values())
     result = result.model_copy(update=further)
     folder.write_result(result)
     return result
+
+
+def trainer_of(plan: TrainingPlan) -> Trainer:
+    """What the tables at equal cost need to know of a method."""
+    one, flops = plan.method, operations_of_training(plan.algorithm, plan.model, plan.federation.task)
+    return Trainer(one.name, one.algorithm, dict(one.settings), bool(one.choice), flops)
 
 
 def plans_for(study: Study, plans: Plans, methods: Sequence[Method]) -> Plans:

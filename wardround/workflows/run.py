@@ -312,8 +312,8 @@ def underfit_notes(study: Study, records: Mapping[str, Sequence[Mapping[str, Any
     return [underfit_note(falling, rounds)] if falling and study.privacy is None else []
 
 
-def meters_of(folder: RunFolder, method: Method, study: Study) -> dict[str, Any]:
-    """What every meter says about the method's first repeat, from the recorded rounds."""
+def meters_of(folder: RunFolder, method: Method, study: Study, computing: str = "everybody") -> dict[str, Any]:
+    """What every meter says about the method's first repeat, from the recorded rounds; `computing`: whose they tell."""
     recorded = [
         RoundRecord(**{key: value for key, value in entry.items() if key not in ("method", "repeat", "user")})
         for entry in folder.rounds(method.name, 0, user=asking_in_turn(study, method))
@@ -321,7 +321,7 @@ def meters_of(folder: RunFolder, method: Method, study: Study) -> dict[str, Any]
     reports = {}
     for name, component in registry.components("meter").items():
         try:
-            meter = component.build(**(energy_settings(study) if name == "energy" else {}))
+            meter = component.build(**({**energy_settings(study), "computing": computing} if name == "energy" else {}))
             reports[name] = meter.report(reduce(meter.observe, recorded, meter.init()))
         except Exception as error:
             if component.package == OWN:

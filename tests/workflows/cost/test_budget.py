@@ -5,12 +5,14 @@ import json
 import pytest
 
 from tests.support import tiny_study as tiny
+from wardround.aggregators.weighted_mean import weighted_mean
+from wardround.algorithms.fed_avg import fed_avg
 from wardround.core.contracts import Task
 from wardround.core.errors import Refusal
+from wardround.engine.machine.operations import operations_of_training
 from wardround.study.assemble import model_of
 from wardround.study.file import parse_study, read_study
 from wardround.study.sections.grid_intensity import GRAMS_PER_KWH, grams_per_kwh
-from wardround.workflows.cost.budget import flops_a_row
 
 
 def run(folder, capsys, **budget):
@@ -47,9 +49,10 @@ def test_a_budget_for_less_than_one_round_is_refused(tmp_path, capsys):
 def test_operations_are_those_of_the_models_gradient(tmp_path, capsys):
     study = read_study(tiny.write_study(tmp_path))
     task = Task((3,), ("0", "1"))
-    one = flops_a_row(model_of(study, task), task)
-    # Three features times two classes, forward and back: 2 x 6 and 2 x 6; the softmax and the loss add some.
-    assert 24 <= one < 100
+    model = model_of(study, task)
+    one = operations_of_training(fed_avg(model, weighted_mean()), model, task)
+    # Three features times two classes, forward and back: 2 x 6 and 2 x 6.
+    assert one == 24
     rows = 4 * 21  # thirty rows a site, of which seventy in a hundred train
     said = run(tmp_path, capsys, flops=2.5 * rows * one)
     assert said.code == 0, said.err

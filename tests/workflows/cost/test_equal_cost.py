@@ -142,8 +142,12 @@ def test_equal_arithmetic_and_equal_grams() -> None:
     trainers = [TRAINERS[0], Trainer("twice", "fed_avg", {"batch_size": 32, "local_epochs": 2})]
     told = budgets([*once, *twice], trainers, ROWS).plain()
     # Four rounds of 90 rows are 360, which `twice` has trained on after two.
-    assert told["rows"]["budget"] == {"a": 360, "b": 360}
-    assert told["rows"]["methods"]["twice"]["round"] == 2
+    assert told["flops"]["budget"] == {"a": 360, "b": 360}
+    assert told["flops"]["methods"]["twice"]["round"] == 2
+    # A method that trains a part of the model takes half the operations for a row: as many after twice the rows.
+    half = [TRAINERS[0], trainers[1].__class__("twice", "fed_avg", trainers[1].settings, row_flops=0.5)]
+    told_half = budgets([*once, *twice], half, ROWS).plain()["flops"]
+    assert (told_half["budget"]["a"], told_half["methods"]["twice"]["round"]) == (360, 4)
     # 4 x 36 s x 15 W = 0.6 Wh, at 480 g/kWh 0.288 g (the traffic adds a billionth): one round of `twice`.
     assert told["grams"]["budget"]["a"] == pytest.approx(0.288, rel=1e-3)
     assert told["grams"]["methods"]["twice"]["round"] == 1

@@ -304,7 +304,7 @@ def finish(
                 stopped_early=fitted.stopped_early,
                 seconds=sum(float(one["seconds"]) for one in folder.rounds(method.name, 0)),
                 compile_seconds=fitted.first_call_seconds,
-                meters=meters_of(folder, method, study),
+                meters=meters_of(folder, method, study, computing="coordinator"),
                 **score_fields(combined_blocks(blocks) if blocks else {}, told, study.evaluation, engine.limits, seed),
             ),
         ),

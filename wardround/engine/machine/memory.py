@@ -5,7 +5,7 @@ import psutil
 from wardround.core import trees
 from wardround.core.contracts import Algorithm, Params, Tree
 from wardround.core.errors import Refusal
-from wardround.core.federation import Federation
+from wardround.core.federation import Federation, is_in_memory
 from wardround.engine.layout import PIECE_BYTES, Shape
 
 
@@ -24,7 +24,7 @@ def estimate(algorithm: Algorithm, params: Params, kept: Tree, federation: Feder
 
 def refuse_if_too_large(algorithm: Algorithm, params: Params, kept: Tree, federation: Federation, shape: Shape) -> None:
     parts = estimate(algorithm, params, kept, federation, shape)
-    if hasattr(federation.x, "filename"):  # mapped from disk: only a cohort's rows are in memory
+    if not is_in_memory(federation.x):  # only a cohort's rows are
         parts["rows of all sites"] = 0
     free = psutil.virtual_memory().available
     if sum(parts.values()) <= free:

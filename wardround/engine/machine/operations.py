@@ -1,7 +1,8 @@
-"""How many floating-point operations a function takes: those of its matrix products, told by tracing it.
+"""How many floating-point operations a function takes: those of its products and convolutions, told by tracing it.
 
-Loops of known length count as often as they run. What is done number by number is left out; in a network it is little
-beside the products.
+Loops of known length count as often as they run (the compiler's own count takes their body once). What is done number
+by number is left out; in a network it is little beside the products. This is the one count for LEAF's tables, for
+`[budget] flops` and for methods compared at equal cost.
 """
 
 from collections.abc import Callable
@@ -9,13 +10,18 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.interpreters import partial_eval
 
-from wardround.core.contracts import Batch, Model, Params
+from wardround.core.contracts import Algorithm, Batch, Model, Params, Task
+from wardround.engine.split_round import plain_message, row_of
 
 
 def count_operations(function: Callable[..., Any], *given: Any) -> int:
     """Multiplications and additions of the matrix products in one call with arguments of these shapes."""
-    return _count(jax.make_jaxpr(function)(*given).jaxpr)
+    traced = jax.make_jaxpr(function)(*given).jaxpr
+    # What nothing depends on is never computed, such as the slope of a network's own inputs.
+    needed, _ = partial_eval.dce_jaxpr(traced, [True] * len(traced.outvars))
+    return _count(needed)
 
 
 def operations_per_row(model: Model, params: Params, row: tuple[Any, Any], rows: int = 10) -> float:
@@ -29,10 +35,28 @@ def operations_per_row(model: Model, params: Params, row: tuple[Any, Any], rows:
     )
 
 
+def operations_of_training(algorithm: Algorithm, model: Model, task: Task) -> float:
+    """Operations of a gradient, for each row, of what sites train: of the largest part, where they are sent parts."""
+    params = jax.eval_shape(model.init, jax.random.key(0))
+    server = jax.eval_shape(lambda given: algorithm.init(given, 1), params)
+
+    def of_kind(kind: int) -> float:
+        sent = jax.eval_shape(lambda given: plain_message(algorithm, given, kind), server).arrays.get("params")
+        is_model = isinstance(sent, dict) and sent.keys() == params.keys()
+        return operations_per_row(model, sent if is_model else params, row_of(task))
+
+    return max(of_kind(kind) for kind in range(algorithm.tailoring.kinds if algorithm.tailoring else 1))
+
+
 def _count(jaxpr: Any) -> int:
     total = 0
     for step in jaxpr.eqns:
         times = int(step.params["length"]) if step.primitive.name == "scan" else 1
+        if step.primitive.name == "conv_general_dilated":
+            # Every number of the output is a sum over a window and the channels of its group.
+            kernel, places = step.invars[1].aval.shape, step.params["dimension_numbers"].rhs_spec
+            window = int(np.prod(kernel)) // int(kernel[places[0]])
+            total += 2 * window * int(np.prod(step.outvars[0].aval.shape))
         if step.primitive.name == "dot_general":
             (contracted, _), _ = step.params["dimension_numbers"]
             summed = int(np.prod([step.invars[0].aval.shape[axis] for axis in contracted]))

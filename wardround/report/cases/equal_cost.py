@@ -14,6 +14,7 @@ TABLES = {
     "steps": "After the same number of steps",
     "traffic": "After the same traffic",
     "rows": "After the same arithmetic",
+    "flops": "After the same arithmetic",
     "grams": "After the same CO₂",
 }
 
@@ -24,8 +25,9 @@ def budget_words() -> Html:
             "The error on the asking hospital's validation patients (lower is better), when every method may spend the "
             "same: as many steps at the asking hospital as the method with the fewest takes in total; or as much "
             "traffic for the model it uses as the method that sends least, of those that send anything; or as many "
-            "rows trained on at all hospitals (for the same model that is as many floating-point operations); or as "
-            "much CO₂, estimated from processor time, compiling included, and traffic. What a method "
+            "floating-point operations of training at all hospitals, those of its products (a method that trains a "
+            "part of the model takes fewer for a patient); or as much CO₂, estimated from processor time, compiling "
+            "included, and traffic. What a method "
             "spends on choosing partners counts. The last table groups the methods by how many hospitals their model "
             "has learned from."
         )

@@ -28,6 +28,8 @@ class Trainer:
     algorithm: str
     settings: Json
     chooses: bool = False
+    row_flops: float = 1.0
+    """Floating-point operations of its gradient for a row; at 1 rows are counted."""
 
     def steps(self, rows: int) -> int:
         """Steps that a site with so many training rows takes in a round, on the model that it sends or uses."""
@@ -62,9 +64,9 @@ class LossCurve:
     total_bytes: int
     scope: float
     """Sites whose patients the model has learned from: the effective number, where they count unequally."""
-    rows: tuple[int, ...] = ()
+    flops: tuple[float, ...] = ()
     grams: tuple[float, ...] = ()
-    total_rows: int = 0
+    total_flops: float = 0.0
     total_grams: float = 0.0
 
     def within(self, spent: Sequence[float], budget: float) -> int | None:
@@ -74,7 +76,7 @@ class LossCurve:
 
 
 def budgets(rounds: Iterable[Json], trainers: Sequence[Trainer], rows: Mapping[str, int]) -> BudgetTables:
-    """The three tables; `rows` tells every site's training patients."""
+    """The five tables; `rows` tells every site's training patients."""
     records: dict[str, dict[tuple[int, str | None], list[Json]]] = {trainer.name: {} for trainer in trainers}
     for record in rounds:
         if record["method"] in records:
@@ -84,7 +86,7 @@ def budgets(rounds: Iterable[Json], trainers: Sequence[Trainer], rows: Mapping[s
         steps=part_of(EqualBudget, equal_budget(curves, "steps")),
         traffic=part_of(EqualBudget, equal_budget(curves, "bytes")),
         scope=part_of(ScopeTable, scopes(curves, len(rows))),
-        rows=part_of(EqualBudget, equal_budget(curves, "rows")),
+        flops=part_of(EqualBudget, equal_budget(curves, "flops")),
         grams=part_of(EqualBudget, equal_budget(curves, "grams")),
     )
 
@@ -116,18 +118,18 @@ def loss_curve(trainer: Trainer, records: Sequence[Json], site: str, rows: Mappi
     """None where the site's loss was never told (no validation patients, or too many sites to tell each)."""
     pooled = trainer.algorithm == "centralized"
     own, steps, sent = trainer.steps(sum(rows.values()) if pooled else rows[site]), 0, 0
-    trained, grams, passes = 0, 0.0, trainer.passes
-    seen: list[tuple[int, float, int, int, int, float]] = []
+    worked_on, grams, passes = 0.0, 0.0, trainer.passes
+    seen: list[tuple[int, float, int, int, float, float]] = []
     for record in records:
         sent += record["bytes_down"] + record["bytes_up"]
-        trained += passes * record.get("rows", 0)
+        worked_on += passes * record.get("rows", 0) * trainer.row_flops
         grams += grams_of(record)
         # Cohorts too large to be named: everybody is taken to be there.
         if record["round"] > 0 and (pooled or site in record["sites"] or not record["sites"]):
             steps += own
         loss = loss_sites(record).get(site)
         if loss is not None:
-            seen.append((record["round"], float(loss), steps, sent, trained, grams))
+            seen.append((record["round"], float(loss), steps, sent, worked_on, grams))
     if not seen:
         return None
     numbers, losses, stepped, spent, worked, emitted = zip(*seen, strict=True)
@@ -143,7 +145,7 @@ def loss_curve(trainer: Trainer, records: Sequence[Json], site: str, rows: Mappi
         scope,
         worked,
         emitted,
-        total_rows=trained,
+        total_flops=worked_on,
         total_grams=grams,
     )
 

@@ -92,19 +92,26 @@ def _order(kept: dict[str, list[_Stretch]], shares: Sequence[float], seed: int) 
     """The rows client after client, train before validation before test; and how many each client has of each."""
     order, counts = [], np.zeros((len(kept), 3), np.int64)
     for number, (name, own) in enumerate(kept.items()):
-        parts: list[list[Numbers]] = [[], [], []]
-        for part, first, count in own:
-            rows = np.arange(first, first + count)
-            if part is not None:
-                parts[part].append(rows)
-                continue
-            mixed = generator(seed, "leaf", name).permutation(rows)
-            ends = np.cumsum(sizes(count, shares))[:-1]
-            for place, piece in enumerate(np.split(mixed, ends)):
-                parts[place].append(np.sort(piece))
-        counts[number] = [sum(map(len, pieces)) for pieces in parts]
-        order += [rows for pieces in parts for rows in pieces]
+        rows, counts[number] = rows_in_parts(name, own, shares, seed)
+        order.append(rows)
     return np.concatenate(order), counts
+
+
+def rows_in_parts(
+    name: str, stretches: Sequence[tuple[int | None, int, int]], shares: Sequence[float], seed: int
+) -> tuple[Numbers, list[int]]:
+    """A client's rows, train before validation before test, and how many are in each; from (part, first, rows)."""
+    parts: list[list[Numbers]] = [[], [], []]
+    for part, first, count in stretches:
+        rows = np.arange(first, first + count)
+        if part is not None:
+            parts[part].append(rows)
+            continue
+        mixed = generator(seed, "leaf", name).permutation(rows)
+        ends = np.cumsum(sizes(count, shares))[:-1]
+        for place, piece in enumerate(np.split(mixed, ends)):
+            parts[place].append(np.sort(piece))
+    return np.concatenate([rows for pieces in parts for rows in pieces]), [sum(map(len, pieces)) for pieces in parts]
 
 
 def _reordered(rows: Numbers, order: Numbers) -> Numbers:

@@ -6,6 +6,10 @@ with `x` and `y` for each user, and may have `hierarchies` (the play of a role).
 lie in a mapped file where they take more than a gigabyte, so a population may be larger than the memory. Without train
 and test, every user's rows are split 60 / 20 / 20 at random. `fewest` leaves users with fewer rows out (LEAF's k).
 
+With `lazy` the files are looked through once for where every user stands (kept in the file `index`, where one is
+named), and a user's rows are read when it is drawn: for populations of which most clients are never asked. The rows are
+the same; what is wrong with a user is told when it is read, and there are no figures by hierarchy. Not for reddit.
+
 femnist: images 28 x 28, 62 classes. shakespeare: 80 characters and the next one; a character that LEAF does not know
 counts as a blank. sent140: tweets as the set of their words, each word at one of `words` places by a checksum, for
 logistic regression. celeba: smiling or not, from the pictures in the folder `images`, as 84 x 84 (needs Pillow).
@@ -29,6 +33,8 @@ from wardround.core.contracts import Task
 from wardround.core.errors import Refusal
 from wardround.core.federation import Federation
 from wardround.data.datasets.leaf.clients import ClientRows, federation_of
+from wardround.data.datasets.leaf.drawn_rows import federation_by_index
+from wardround.data.datasets.leaf.user_index import index_of
 
 Numbers = np.ndarray[Any, Any]
 LeafSet = Literal["femnist", "shakespeare", "sent140", "celeba", "reddit"]
@@ -66,11 +72,21 @@ def leaf_files(
     words: Count = 512,
     vocabulary: Count = 10_000,
     fewest: CountOrAll = 0,
+    lazy: bool = False,
+    index: str = "",
     seed: int = 0,
 ) -> Federation:
     """FEMNIST, Shakespeare, Sent140, CelebA or Reddit from files in LEAF's own format, each user a client."""
     parts = parts_in(Path(path).expanduser())
     made = ENCODINGS.get(name)
+    if lazy:
+        if made is None:
+            raise Refusal(
+                "the words of Reddit are counted in all files before the first row can be read",
+                where="[data] lazy",
+                remedy="remove lazy, or take another set",
+            )
+        return drawn_federation(parts, made(images if name == "celeba" else words), fewest, index, seed, path)
     encoding = reddit(parts, vocabulary) if made is None else made(images if name == "celeba" else words)
     return federation_of(
         read_clients(parts, encoding),
@@ -81,6 +97,24 @@ def leaf_files(
         hierarchy="hierarchy",
         where=path,
     )
+
+
+def drawn_federation(
+    parts: list[tuple[int | None, Path]], encoding: Encoding, fewest: int, index: str, seed: int, where: str
+) -> Federation:
+    """Of users that are read when they are drawn."""
+    found = index_of(parts, index)
+
+    def read(content: bytes, rows: int, file: Path, user: str) -> tuple[Numbers, Numbers]:
+        place = UserPlace(file, user)
+        try:
+            own = json.loads(content)
+        except (ValueError, RecursionError) as error:
+            raise place.refusal(f"what stands in 'user_data' is not whole JSON ({error})") from None
+        check_user(own, rows, place)
+        return encoded(own, encoding, place)
+
+    return federation_by_index(found, read, encoding.task, shares=SHARES, fewest=fewest, seed=seed, where=where)
 
 
 def parts_in(path: Path) -> list[tuple[int | None, Path]]:
@@ -117,26 +151,35 @@ def read_file(file: Path) -> Iterator[tuple[str, Mapping[str, Any], str]]:
         if len(given) != len(users):
             raise Refusal(f"'{key}' has {len(given)} entries for {len(users)} users", where=str(file), remedy=remedy)
     for user, number, group in zip(users, numbers, above, strict=True):
-        place, own = UserPlace(file, str(user)), content["user_data"].get(user)
-        if not isinstance(own, dict):
-            raise place.refusal("the user is missing in 'user_data'")
-        for key in ("x", "y"):
-            if not isinstance(own.get(key), list):
-                raise place.refusal(f"the user has no '{key}'")
-            if len(own[key]) != number:
-                raise place.refusal(f"'{key}' has {len(own[key])} entries, and 'num_samples' says {number}")
+        own = content["user_data"].get(user)
+        check_user(own, number, UserPlace(file, str(user)))
         yield str(user), own, str(group)
+
+
+def check_user(own: Any, number: int, place: UserPlace) -> None:
+    """Refuse a user without as many entries as the file says it has."""
+    if not isinstance(own, dict):
+        raise place.refusal("the user is missing in 'user_data'")
+    for key in ("x", "y"):
+        if not isinstance(own.get(key), list):
+            raise place.refusal(f"the user has no '{key}'")
+        if len(own[key]) != number:
+            raise place.refusal(f"'{key}' has {len(own[key])} entries, and 'num_samples' says {number}")
 
 
 def read_clients(parts: list[tuple[int | None, Path]], encoding: Encoding) -> Iterator[ClientRows]:
     for part, file in parts:
         for user, own, group in read_file(file):
-            place = UserPlace(file, user)
-            x, y = encoding.x(own["x"], place), encoding.y(own["y"], place)
-            if len(x) != len(y):
-                raise place.refusal(f"'x' gives {len(x)} rows, and 'y' gives {len(y)}")
-            known = y >= 0
-            yield ClientRows(user, x[known], y[known], part, group)
+            yield ClientRows(user, *encoded(own, encoding, UserPlace(file, user)), part, group)
+
+
+def encoded(own: Mapping[str, Any], encoding: Encoding, place: UserPlace) -> tuple[Numbers, Numbers]:
+    """A user's rows, without those that have no class."""
+    x, y = encoding.x(own["x"], place), encoding.y(own["y"], place)
+    if len(x) != len(y):
+        raise place.refusal(f"'x' gives {len(x)} rows, and 'y' gives {len(y)}")
+    known = y >= 0
+    return x[known], y[known]
 
 
 def labels(classes: int) -> Callable[[list[Any], UserPlace], Numbers]:

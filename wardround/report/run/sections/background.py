@@ -3,14 +3,19 @@
 from collections.abc import Iterable
 
 from wardround.report.html.document import chart_figures
-from wardround.report.html.markup import Html
+from wardround.report.html.markup import Html, paragraph
 from wardround.report.run import progress_charts, tables
 from wardround.report.run.section import ReportSection
 from wardround.runs.run import Run
 
 
 def costs(run: Run) -> Iterable[Html]:
-    return chart_figures("costs", progress_charts.costs(run)), tables.costs(run)
+    whose = (
+        "Time and energy are those of the coordinator's computer, and energy counts the traffic, too. What the "
+        "hospitals' own computers used is not in it: no hospital tells it."
+    )
+    told = [paragraph(Html(whose))] if run.kind == "deployed" else []
+    return chart_figures("costs", progress_charts.costs(run)), tables.costs(run), *told
 
 
 def technical_details(run: Run) -> Iterable[Html]:
