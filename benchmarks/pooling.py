@@ -7,13 +7,15 @@ once plainly and once held back by `l2 = 0.01`) and fitted to convergence in pla
 `worst_shortfall` is that of the worst site, with a 95 % interval over the seeds (the same patients are in many of them,
 so it is too narrow); `ahead` is the mean over sites against each of them, also with one. `hierarchy` is made up:
 sites' coefficients are normal draws, so that the Bayes model (the posterior mode with the true centre and variance) is
-known; `behind_bayes` is how much is lost against it.
+known; `behind_bayes` is how much is lost against it. With `--kept FILE` every seed's losses are written down there, and
+those that are there already are not computed again.
 """
 
 import argparse
 import json
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -119,6 +121,21 @@ def losses(federation: Federation, seed: int) -> dict[str, list[float]]:
     return found
 
 
+def measure(name: str, seed: int, kept: Path | None) -> dict[str, Any]:
+    """One seed: the losses, the sites, and those of the Bayes model where it is known; from the file if it is there."""
+    lines = kept.read_text(encoding="utf-8").splitlines() if kept is not None and kept.exists() else []
+    for known in map(json.loads, lines):
+        if (known["case"], known["seed"]) == (name, seed):
+            return dict(known)
+    federation, bayes = federation_of(name, seed)
+    found = {"case": name, "seed": seed, "sites": list(federation.sites), "bayes": bayes}
+    found["losses"] = losses(federation, seed)
+    if kept is not None:
+        with kept.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(found) + "\n")
+    return found
+
+
 def summary(rows: list[dict[str, list[float]]], sites: list[str], bayes: list[list[float]]) -> dict[str, Any]:
     table = {name: np.array([row[name] for row in rows]) for name in rows[0]}
     own = table.pop("partial_pooling")
@@ -154,16 +171,14 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--cases", nargs="*", choices=["hierarchy", *DATA], default=["hierarchy", *DATA])
+    parser.add_argument("--kept", type=Path, help="a file for every seed's losses")
     said = parser.parse_args()
     report = {}
     for name in said.cases:
-        begun, rows, bayes, sites = time.perf_counter(), [], [], []
-        for seed in range(said.first, said.first + said.seeds):
-            federation, known = federation_of(name, seed)
-            rows.append(losses(federation, seed))
-            sites = list(federation.sites)
-            bayes += [known] if known is not None else []
-        report[name] = summary(rows, sites, bayes)
+        begun = time.perf_counter()
+        found = [measure(name, seed, said.kept) for seed in range(said.first, said.first + said.seeds)]
+        bayes = [one["bayes"] for one in found if one["bayes"] is not None]
+        report[name] = summary([one["losses"] for one in found], found[0]["sites"], bayes)
         print(f"{name}: {time.perf_counter() - begun:.0f} s, {json.dumps(report[name])}", file=sys.stderr, flush=True)
     print(json.dumps(report))
     return 0

@@ -5,7 +5,15 @@ import numpy as np
 import pytest
 
 from wardround.aggregators.weighted_mean import weighted_mean
-from wardround.algorithms.partial_pooling import USUAL, WIDEST, WORTH, bounded, learned_width, partial_pooling
+from wardround.algorithms.partial_pooling import (
+    USUAL,
+    WIDEST,
+    WORTH,
+    bounded,
+    drawn_together,
+    learned_width,
+    partial_pooling,
+)
 from wardround.core.contracts import Message, Task, one_site
 from wardround.core.errors import Refusal
 from wardround.core.federation import assemble
@@ -97,8 +105,39 @@ def test_the_step_of_the_server_by_hand():
     }  # fmt: skip
     after = POOLING.server(state, Message({**said, "weight": np.float32(2)}))
     np.testing.assert_allclose(after["params"]["dense_0/bias"], 2 * 2 / (1 + 0.2 + 2 / 9), rtol=1e-4)
-    # The squares' mean 5 less the squared mean 4 is 1: the variance stays, but for the doubt.
-    np.testing.assert_allclose(after["variance"], 4 * 0.95**1.7, rtol=1e-5)
+    # The squares' mean 5 less the squared mean 4 is 1: the variance stays.
+    np.testing.assert_allclose(after["variance"], 4, rtol=1e-5)
+
+
+def test_variances_drawn_together_by_hand():
+    """Ten of 1 and one of e³, so many sites tell: the centre is near 0, and the far one keeps nearly its own.
+
+    Belonging at a distance of 3 with lent 4 is 2 / (1 + 18) = 2 / 19 of a usual 2. The centre c solves
+    10 w(c) c = w(3 - c) (3 - c) with w(d) = 2 / (1 + 2 d²); the far one's logarithm u solves u (4 + 4 w) = 12 + 4 w c.
+    """
+    told = np.array([1.0] * 10 + [np.exp(3.0)], np.float32)
+    found = np.log(drawn_together(told, np.float32(4), 4.0))
+    c = 3 / 190
+    for _ in range(50):
+        near, far = 2 / (1 + 2 * c * c), 2 / (1 + 2 * (3 - c) ** 2)
+        c = 3 * far / (10 * near + far)
+    u = 3.0
+    for _ in range(50):
+        w = 2 / (1 + 2 * (u - c) ** 2)
+        u = (12 + 4 * w * c) / (4 + 4 * w)
+    assert u > 2.6
+    np.testing.assert_allclose(found[-1], u, atol=1e-3)
+    # One near the others goes two thirds of the way to them, w being nearly 2: (4 t + 8 c) / 12.
+    beside = np.log(drawn_together(np.array([1.0] * 50 + [np.exp(0.03)], np.float32), np.float32(4), 4.0))
+    np.testing.assert_allclose(beside[-1], 0.01, atol=1e-3)
+
+
+def test_limits_of_drawing_variances_together():
+    """Nothing lent leaves them as they are; many sites, nearly; one alone, such as an intercept, is its own centre."""
+    told = np.array([0.01, 0.1, 0.5, 2.0], np.float32)
+    np.testing.assert_allclose(drawn_together(told, np.float32(4), 0.0), told, rtol=1e-5)
+    np.testing.assert_allclose(drawn_together(told, np.float32(1e6), 4.0), told, rtol=1e-4)
+    np.testing.assert_allclose(drawn_together(told[:1], np.float32(4), 4.0), told[:1], rtol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -116,17 +155,17 @@ def test_what_a_lying_site_moves_in_a_round_is_bounded(lie):
     """Sums of many sites that are alike, into which one puts whatever it likes.
 
     A common coefficient moves by at most LONGEST * FAR deviations times the root of their number (6 here), the variance
-    by a factor between (0.95 / 4)^1.7 and (0.95 * 2)^1.7, the residual variance by 100; the next round is again one.
+    by a factor between (1 / 4)^1.7 and 2^1.7, the residual variance by 100; the next round is again one.
     """
     state = POOLING.init(MODEL.init(jax.random.key(0)), 10)
     width = state["variance"].shape[0]
-    honest = {"apart": np.zeros(width), "known": np.eye(width), "square": np.ones(width), "spread": np.ones(())}
+    honest = {"apart": np.zeros(width), "known": np.eye(width), "square": np.full(width, 0.8), "spread": np.ones(())}
     told = {**honest, **{name: honest[name] + value * np.ones_like(honest[name]) for name, value in lie.items()}}
     after = jax.device_get(POOLING.server(state, Message({**told, "weight": np.float32(10)})))
     deviation = np.sqrt(0.25)
     assert all(np.abs(value).max() <= 5 * 5 * deviation * np.sqrt(width) for value in after["params"].values())
-    assert (after["variance"] <= 0.25 * 1.9**1.7 * 1.0001).all()
-    assert (after["variance"] >= 0.25 * (0.95 / 4) ** 1.7 * 0.9999).all()
+    assert (after["variance"] <= 0.25 * 2**1.7 * 1.0001).all()
+    assert (after["variance"] >= 0.25 * 0.25**1.7 * 0.9999).all()
     assert 0.0099 <= float(after["noise"]) <= 100.1
     # No lie makes the round count for nothing.
     assert not np.array_equal(after["variance"], np.asarray(state["variance"]))

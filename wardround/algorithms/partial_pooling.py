@@ -9,10 +9,13 @@ without anybody having to know which that is, and is better than both where site
 Every round a site finds its most likely coefficients given the common ones and the variances (Fisher scoring, on all
 its rows) and tells how far they are from the common ones and how sure that is (Laplace's approximation); the server
 moves the common ones by the generalized least squares step and the variances by the EM step (Dempster, Laird and Rubin
-1977). The variances start wide, are pulled slightly towards each other, the less the more sites there are, as a few
-tell little of each. The common coefficients have a prior around 0, so that one of which no site has any evidence stays
-there; how wide it is (`reach` at the beginning and at most, in units of standardized features) is learned from all of
-them, as the ridge of a regression is by its evidence (MacKay, "Bayesian interpolation", 1992).
+1977). A few sites tell little of each variance, so those of one array (the weights, the intercepts) are taken for draws
+around a common one, from a Cauchy distribution of their logarithms: where nothing speaks against it all weights have
+nearly one variance, and a weight that clearly differs between sites keeps its own.
+
+The common coefficients have a prior around 0, so that one of which no site has any evidence stays there; how wide it is
+(`reach` at the beginning and at most, in units of standardized features) is learned from all of them, as the ridge of a
+regression is by its evidence (MacKay, "Bayesian interpolation", 1992).
 
 One site that lies moves the common coefficients by at most 25 deviations (root mean square) in a round and the
 variances threefold; sites with many patients of their own hardly follow, but it takes an aggregator such as `median` to
@@ -48,10 +51,10 @@ WIDE = 4.0
 """The largest variance: coefficients of standardized features hardly differ by more between sites."""
 HASTE = 1.7
 """EM steps are short: they are taken so many times as long, in logarithms (below 2, where that is known to be safe)."""
-DOUBT = 0.95
-"""Variances are taken so much smaller than they seem: a few sites seem to differ more by chance than they do."""
 TAILS = 2.0
 """Degrees of freedom of the sites' t distribution: the fewer, the sooner a site far from all others is let go."""
+REWEIGHTINGS = 5
+"""Steps to the centre of the logarithms of the variances, and to what is left of each one's own."""
 NARROWEST = 1e-6
 USUAL, WORTH = 0.02, 10.0
 """The square of a common coefficient before anything is known, and as many coefficients' worth of telling that is."""
@@ -77,14 +80,14 @@ def partial_pooling(
     *,
     start: Positive = 0.25,
     reach: Positive = 3.0,
-    lent: NotNegative = 0.2,
+    lent: NotNegative = 4.0,
     smallest_cell: Count = 1,
 ) -> Algorithm:
     """Each site its own coefficients, pulled to the common ones as strongly as all sites together show (recommended).
 
     start: the variance of the sites' coefficients before anything is known. reach: how far the common coefficients are
     from 0 before anything is known, and at most (a standard deviation, learned from then on). lent: how many sites'
-    worth each variance is pulled to their mean.
+    worth of telling it is that a variance is near those of the same array; the less, the farther away it seems.
     smallest_cell: patients that must be behind a site's information, so that no model singles one out (set by sites).
     """
 
@@ -152,7 +155,7 @@ def partial_pooling(
             "square": pull * square,
             "spread": spread,
         }
-        freer = jnp.clip((TAILS + square.shape[0]) / (TAILS + jnp.sum(square)), 0.2, 2.0)
+        freer = jnp.clip((TAILS + square.shape[0]) / (TAILS + jnp.sum(square)), 0.2, 1.0)
         return (
             answer(model, aggregator, message.arrays["params"], shard, "uniform", arrays),
             {"own": own, "pull": jnp.where(shard.rows > 0, freer, pull)},
@@ -169,8 +172,8 @@ def partial_pooling(
         towards = jnp.clip(said["apart"], -FAR, FAR) - prior * centre / root
         step = root * bounded(solution(system, towards), towards)
         ratio = jnp.clip(said["square"] - jnp.square(said["apart"]), 0.25, 2.0)
-        seen = state["variance"] * (DOUBT * ratio) ** HASTE
-        variance = seen + lent / (lent + sites) * (jnp.mean(seen) - seen)
+        seen = like(state["params"], state["variance"] * ratio**HASTE)
+        variance = flat(jax.tree.map(lambda own: drawn_together(own, sites, lent), seen))
         found = {
             "params": like(state["params"], centre + step),
             "variance": jnp.clip(variance, NARROWEST, WIDE),
@@ -199,6 +202,31 @@ def partial_pooling(
         predict=model.predict,
         personal=Personal(fit),
     )
+
+
+def drawn_together(variance: Array, sites: Array, lent: float) -> Array:
+    """The variances of one array as far as so many sites can tell them apart.
+
+    The logarithm of a variance that sites tell has itself a variance of 2 / sites; around their common centre they are
+    taken for draws from a Cauchy distribution whose scale has the square 2 / lent. Both its centre and the likeliest
+    logarithms are found by weighting anew, so that one that is far away moves the centre little and itself hardly.
+    """
+    told = jnp.log(variance)
+
+    def belonging(away: Array) -> Array:
+        return 2 / (1 + jnp.square(away) * lent / 2)
+
+    def recentred(_: Array, centre: Array) -> Array:
+        weight = belonging(told - centre)
+        return jnp.sum(weight * told) / jnp.sum(weight)
+
+    centre = jax.lax.fori_loop(0, REWEIGHTINGS, recentred, jnp.median(told))
+
+    def nearer(_: Array, own: Array) -> Array:
+        weight = lent * belonging(own - centre)
+        return (sites * told + weight * centre) / (sites + weight)
+
+    return jnp.exp(jax.lax.fori_loop(0, REWEIGHTINGS, nearer, told))
 
 
 def learned_width(centre: Array, known: Array, prior: Array, width: Array) -> Array:
