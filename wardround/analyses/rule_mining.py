@@ -9,7 +9,9 @@ shown to nobody. Costs one exchange for each question, and about twenty before t
 """
 
 import zlib
-from typing import Any, Literal
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -22,7 +24,8 @@ from wardround.core.errors import Refusal
 from wardround.privacy.noised_sums import noise_key, with_gaussian_noise
 from wardround.queries.cells import in_cells
 from wardround.queries.columns import as_text
-from wardround.weak_supervision.function import LabelingFunction, function_from, votes_of
+from wardround.weak_supervision.function import LabelingFunction, votes_of
+from wardround.weak_supervision.rule_text import function_from_text
 from wardround.weak_supervision.search.dialogue import DialoguePlan, after_answer, question_of, with_sums
 from wardround.weak_supervision.search.findings import report_of
 from wardround.weak_supervision.search.kinds import (
@@ -35,7 +38,7 @@ from wardround.weak_supervision.search.kinds import (
 )
 from wardround.weak_supervision.search.selection import Strategy
 from wardround.weak_supervision.search.site_cache import SiteCache
-from wardround.weak_supervision.search.usefulness import seen_votes, usefulness
+from wardround.weak_supervision.search.usefulness import SiteVotes, usefulness
 from wardround.weak_supervision.search.vote_groups import as_groups
 from wardround.weak_supervision.search.words import LETTERS
 
@@ -114,7 +117,8 @@ def rule_mining(
         "series": lambda: shape_search(series, length, smallest_cell, fewest_sites, clusters, likelihood, seed),
         "table": lambda: cut_search(tuple(columns)),
     }[kind]()
-    known = tuple(function_from(seed_words(one, kind, column, labels), "[analysis] seeds") for one in seeds)
+    read = column if kind == "words" else ""
+    known = tuple(function_from_text(one, labels, read, "[analysis] seeds") for one in seeds)
     oracle = threshold if expert == "oracle" else None
     plan = DialoguePlan(tuple(labels), questions, strategy, delta, fewest_sites, oracle, seed)
     site_half = SiteHalf(search, known, plan, low, high, outcome, noise, smallest_cell, noise_seed, participants)
@@ -169,7 +173,21 @@ def rule_mining(
         texts=search.texts,
         question=lambda state: question_of(plan, state),
         told=lambda state, answer: after_answer(plan, state, answer),
+        together=site_half.together,
     )
+
+
+class OwnVotes(NamedTuple):
+    """Votes of the candidates that fire at a site at all, and of the rules that are known from the start."""
+
+    places: Any
+    """Which candidates of the pool these are."""
+    fired: Any
+    """(records, candidates)"""
+    seeded: Any
+    """(records, known rules)"""
+    proposed: Any
+    """Of these candidates, those that the site proposes."""
 
 
 class SiteHalf:
@@ -189,87 +207,100 @@ class SiteHalf:
         return not self.participants or draw * len(agreed.sites) < self.participants
 
     def ask(self, agreed: Agreed, asked: Message, site: Site) -> Message:
+        return self.together(agreed, asked, [site])
+
+    def together(self, agreed: Agreed, asked: Message, sites: Sequence[Site]) -> Message:
+        """The sum of the sites' answers: their networks are trained side by side."""
         if dict(asked.meta).get(PHASE) == SEARCH:
-            return Message(dict(self.search.answer(asked.arrays, site)))
+            return Message(dict(self.search.answers(asked.arrays, sites)))
+        drawn = [site for site in sites if len(site.table) and self.is_drawn(agreed, asked, site)]
         pool = {key.removeprefix("pool/"): np.asarray(value) for key, value in asked.arrays.items() if "/" in key}
         digest = hash(tuple((key, value.tobytes()) for key, value in sorted(pool.items())))
         if self.rules[0] != digest:
             self.rules = digest, self.search.functions(pool, self.plan.labels[0])
-        rules = self.rules[1]
-        if not self.is_drawn(agreed, asked, site):
-            site = Site(site.name, site.table.iloc[:0])
+        own = [self.cache.find(site.table, digest, partial(self.votes, pool, site)) for site in drawn]
+        return Message(self.answers(asked, drawn, own, len(self.rules[1])))
 
-        def votes() -> tuple[Any, Any]:
-            spoken, fired = self.search.speaks_of(pool, site), votes_of(rules, site.table)
-            known = votes_of(self.known, site.table)
-            both = np.concatenate([known, fired if spoken is None else fired & spoken], axis=1)
-            found = as_groups(both, self.cell)
-            return found[:, known.shape[1] :], found[:, : known.shape[1]]
-
-        return Message(self.answer(asked, site, *self.cache.find(site.table, digest, votes)))
-
-    def answer(self, asked: Message, site: Site, fired: Any, seeded: Any) -> dict[str, Any]:
-        classes, many, rows = len(self.plan.labels), fired.shape[1], len(fired)
-        judged = np.asarray(asked.arrays["judged"])[: self.plan.questions]
-        judged = judged[(judged[:, 0] >= 0) & (judged[:, 0] < many * classes)].astype(int)
+    def votes(self, pool: Mapping[str, Any], site: Site) -> OwnVotes:
+        spoken, fired = self.search.speaks_of(pool, site), votes_of(self.rules[1], site.table)
+        known = votes_of(self.known, site.table)
+        both = np.concatenate([known, fired if spoken is None else fired & spoken], axis=1)
+        found = as_groups(both, self.cell)
+        seeded, fired, rows = found[:, : known.shape[1]], found[:, known.shape[1] :], len(found)
         counts = fired.sum(axis=0)
         least = max(self.cell, self.low * rows if self.search.texts else 1)
-        proposes = (counts >= least) & (counts <= (self.high if self.search.texts else ALMOST_ALL) * rows) & (rows > 0)
-        places = np.concatenate([[self.plan.labels.index(one.label) for one in self.known], judged[:, 0] % classes])
-        votes = np.concatenate([seeded, fired[:, judged[:, 0] // classes]], axis=1)
+        most = (self.high if self.search.texts else ALMOST_ALL) * rows
+        places = np.flatnonzero(counts)
+        return OwnVotes(places, fired[:, places], seeded, ((counts >= least) & (counts <= most))[places])
+
+    def answers(self, asked: Message, sites: Sequence[Site], own: Sequence[OwnVotes], many: int) -> dict[str, Any]:
+        classes = len(self.plan.labels)
+        judged = np.asarray(asked.arrays["judged"])[: self.plan.questions]
+        judged = judged[(judged[:, 0] >= 0) & (judged[:, 0] < many * classes)].astype(int)
+        labels = np.concatenate([[self.plan.labels.index(one.label) for one in self.known], judged[:, 0] % classes])
         answers = np.concatenate([np.ones(len(self.known)), judged[:, 1]])
         # A rule that is mostly right for one label is mostly wrong for the others: what is accepted teaches both.
         twins = [(place, label) for place in np.flatnonzero(answers > 0) for label in range(classes)]
-        twins = [(place, label) for place, label in twins if label != places[place]]
-        useful = np.zeros((many, classes))
-        if proposes.any():
-            beside = np.array(twins, int).reshape(-1, 2)
-            both = np.concatenate([votes, votes[:, beside[:, 0]]], axis=1)
-            seen = seen_votes(both, np.concatenate([places, beside[:, 1]]).astype(int), classes)
-            own = np.repeat(fired[:, proposes], classes, axis=1)
-            shown = seen_votes(own, np.tile(np.arange(classes), int(proposes.sum())), classes)
-            known = np.concatenate([answers, np.zeros(len(beside))])
-            useful[proposes] = usefulness(seen, known, shown, self.plan.seed).reshape(-1, classes)
-            useful = useful if self.cell <= 1 else np.rint(useful / STEP) * STEP
-        cast = np.stack([votes[:, (places == one) & (answers > 0)].sum(axis=1) for one in range(classes)], axis=1)
-        leads = (cast == cast.max(axis=1, keepdims=True)) & (cast.max(axis=1, keepdims=True) > 0)
-        alone = leads & (leads.sum(axis=1, keepdims=True) == 1)
-        found = {
-            "useful": useful,
-            "sites": proposes.astype(float),
-            "covered": self.told(counts * proposes, site, "covered", asked),
-            "agree": self.told((fired.T.astype(float) @ alone) * proposes[:, None], site, "agree", asked),
-            "rows": np.array(float(in_cells(rows, self.cell))),
+        beside = np.array([one for one in twins if one[1] != labels[one[0]]], int).reshape(-1, 2)
+        found: dict[str, Any] = {
+            "useful": np.zeros((many, classes)),
+            "sites": np.zeros(many),
+            "covered": np.zeros(many),
+            "agree": np.zeros((many, classes)),
+            "rows": np.zeros(()),
             "known": np.zeros((many, classes)),
         }
-        if self.outcome:
-            labels = as_text(site.table[self.outcome])
-            truth = np.stack([labels == one for one in self.plan.labels], axis=1).astype(float).reshape(rows, classes)
-            found["known"] = self.told((fired.T.astype(float) @ truth) * proposes[:, None], site, "known", asked)
+        cast = [judged_votes(one, judged[:, 0] // classes) for one in own]
+        seen = [
+            SiteVotes(
+                np.concatenate([votes, votes[:, beside[:, 0]]], axis=1),
+                one.fired[:, one.proposed],
+                zlib.crc32(f"{self.plan.seed} {site.name}".encode()),
+            )
+            for site, one, votes in zip(sites, own, cast, strict=True)
+        ]
+        said = np.concatenate([answers, np.zeros(len(beside))])
+        useful = usefulness(seen, np.concatenate([labels, beside[:, 1]]), said, classes)
+        for site, one, votes, chances in zip(sites, own, cast, useful, strict=True):
+            places, rows, fired = one.places[one.proposed], len(one.fired), one.fired[:, one.proposed]
+            found["useful"][places] += chances if self.cell <= 1 else np.rint(chances / STEP) * STEP
+            found["sites"][places] += 1.0
+            found["rows"] += float(in_cells(rows, self.cell))
+            counts = {"covered": fired.sum(axis=0), "agree": fired.T.astype(float) @ self.alone(votes, labels, answers)}
+            if self.outcome:
+                truth = as_text(site.table[self.outcome])[:, None] == np.array(self.plan.labels, object)
+                counts["known"] = fired.T.astype(float) @ truth.astype(float)
+            for name, part in counts.items():
+                whole = np.zeros(found[name].shape)
+                whole[places] = part
+                found[name] += self.told(whole, site, name, asked)
         return found
 
-    def told(self, counts: Any, site: Site, *words: Any) -> Any:
+    def alone(self, votes: Any, labels: Any, answers: Any) -> Any:
+        """(records, classes): 1 where accepted rules vote mostly for that class."""
+        accepted = [votes[:, (labels == one) & (answers > 0)] for one in range(len(self.plan.labels))]
+        cast = np.stack([one.sum(axis=1) for one in accepted], axis=1)
+        most = cast.max(axis=1, keepdims=True)
+        leads = (cast == most) & (most > 0)
+        return (leads & (leads.sum(axis=1, keepdims=True) == 1)).astype(float)
+
+    def told(self, counts: Any, site: Site, name: str, asked: Message) -> Any:
         """Counts in whole cells, and noised where the study asks for it."""
         whole = np.asarray(in_cells(np.asarray(counts), self.cell), np.float64)
-        if not self.noise or not len(site.table):
+        if not self.noise:
             return whole
-        name, asked = words
         key = noise_key(self.noise_seed, name, site.name, str(int(asked.arrays["number"])))
         return with_gaussian_noise(whole, self.noise, key)
 
 
-def seed_words(text: str, kind: str, column: str, labels: tuple[str, ...]) -> dict[str, Any]:
-    """A rule that is accepted from the start: "word -> label", or "lactate > 2 -> label"."""
-    said, arrow, label = (part.strip() for part in text.rpartition("->"))
-    if not arrow or not said or label not in labels or kind == "series":
-        raise Refusal(
-            f"the seed {text!r} is no rule with a label of the study",
-            where="[analysis] seeds",
-            remedy=f'write "terrible -> {labels[0]}", or a condition in the place of the word; series take no seeds',
-        )
-    if kind == "words":
-        return {"name": "unigram", "column": column, "word": said, "label": label}
-    return {"name": "threshold", "condition": said, "label": label}
+def judged_votes(own: OwnVotes, judged: Any) -> Any:
+    """(records, known and judged rules): who fires; a rule that nowhere fires has no column of its own."""
+    place = np.searchsorted(own.places, judged)
+    near = np.minimum(place, max(0, len(own.places) - 1))
+    has = (own.places[near] == judged) if len(own.places) else np.zeros(len(judged), bool)
+    fired = np.zeros((len(own.fired), len(judged)), bool)
+    fired[:, has] = own.fired[:, near[has]]
+    return np.concatenate([own.seeded, fired], axis=1)
 
 
 def refuse_exposure(letters: str, participants: int, cell: int) -> None:

@@ -145,6 +145,8 @@ class Analysis(NamedTuple):
     """What an expert is asked before the next exchange, until there is nothing more to ask."""
     told: Callable[[Tree, str], Tree] | None = None
     """The state after the expert's answer to it."""
+    together: Callable[[Agreed, Message, Sequence[Site]], Message] | None = None
+    """Of sites on one machine the sum of what `ask` gives for each, computed for many at a time; none: one by one."""
 
 
 ChartKind = Literal["forest", "funnel", "steps", "lines", "points", "bars", "heat"]

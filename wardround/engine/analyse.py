@@ -86,6 +86,8 @@ def exchange_in_process(analysis: Analysis, agreed: Agreed, sites: Sequence[Site
     """Sites on this machine: each is shown its own table only."""
 
     def exchange(number: int, asked: Message) -> Message:
+        if analysis.together is not None:
+            return analysis.together(agreed, asked, sites)
         return combine_answers(analysis, {site.name: analysis.ask(agreed, asked, site) for site in sites})
 
     return exchange

@@ -28,8 +28,7 @@ def test_planted_shapes_are_found_and_one_that_few_sites_have_is_dropped():
     search = shape_search("b", 24, 5, 3, 8, 0.2, 0)
     state, exchanges = search.begin(), 0
     while (asked := search.question(state)) is not None:
-        answers = [search.answer(asked, site) for site in sites]
-        state = search.step(state, {key: np.sum([one[key] for one in answers], axis=0) for key in answers[0]})
+        state = search.step(state, search.answers(asked, sites))
         exchanges += 1
     pool = search.pool(state)
     near = np.sqrt(squared_distances(z_normalised(np.array(SHAPES)), pool["templates"]))

@@ -25,7 +25,10 @@ def search(sites, fewest, most=100):
     beginnings, found, asked = [""], {}, []
     while beginnings:
         asked += beginnings
-        sums = np.sum([longer_ones(own, beginnings, LETTERS) for own in sites], axis=0)
+        places, sums = {one: row for row, one in enumerate(beginnings)}, np.zeros((len(beginnings), len(LETTERS) + 1))
+        for own in sites:
+            for place in longer_ones(own, places, LETTERS):
+                sums[place] += 1
         beginnings, words = go_on(beginnings, sums, LETTERS, fewest, most)
         found |= words
     return found, asked

@@ -26,5 +26,5 @@ def unigram(*, column: str, word: str, label: str) -> LabelingFunction:
 def fires(functions: Sequence[LabelingFunction], frame: pd.DataFrame) -> Values:
     (column,) = functions[0].columns
     words = [str(dict(one.given)["word"]) for one in functions]
-    distinct = list(dict.fromkeys(words))
-    return has_words(texts_of(frame[column]), distinct)[:, [distinct.index(word) for word in words]]
+    places = {word: place for place, word in enumerate(dict.fromkeys(words))}
+    return has_words(texts_of(frame[column]), list(places))[:, [places[word] for word in words]]

@@ -4,6 +4,7 @@ Each kind is a few exchanges of sums that end in a pool: arrays that say, the sa
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,8 +39,8 @@ class CandidateSearch(NamedTuple):
     begin: Callable[[], Tree]
     question: Callable[[Tree], Arrays | None]
     """What is asked next; none: the pool is complete."""
-    answer: Callable[[Arrays, Site], Arrays]
-    """At a site: sums over its own records."""
+    answers: Callable[[Arrays, Sequence[Site]], Arrays]
+    """Sums over the records of sites: of a real site its own, on one machine those of all."""
     step: Callable[[Tree, Arrays], Tree]
     pool: Callable[[Tree], Arrays]
     speaks_of: Callable[[Arrays, Site], Values | None]
@@ -67,12 +68,16 @@ def word_search(
             site.table, "words", lambda: words.own_words(texts_of(texts), low, high, least, letters, denied)
         )
 
-    def answer(asked: Arrays, site: Site) -> Arrays:
-        return {"sites": words.longer_ones(own(site), words.from_codes(asked["beginnings"]), letters)}
+    def answers(asked: Arrays, sites: Sequence[Site]) -> Arrays:
+        places = {one: row for row, one in enumerate(words.from_codes(asked["beginnings"]))}
+        found = np.zeros((len(asked["beginnings"]), len(letters) + 1))
+        for site in sites:
+            for place in words.longer_ones(own(site), places, letters):
+                found[place] += 1.0
+        return {"sites": found}
 
     def speaks_of(pool: Arrays, site: Site) -> Values:
-        mine = own(site)
-        return np.array([word in mine for word in words.from_codes(pool["words"])], bool)
+        return np.isin(words.from_codes(pool["words"]), list(own(site)))
 
     def step(state: Tree, told: Arrays) -> Tree:
         longer, found = words.go_on(state["beginnings"], told["sites"], letters, fewest, BEGINNINGS * most)
@@ -83,7 +88,7 @@ def word_search(
         texts=(column,),
         begin=lambda: {"beginnings": [""], "found": {}},
         question=question,
-        answer=answer,
+        answers=answers,
         step=step,
         pool=lambda state: {"words": words.to_codes(sorted(words.most_common(state["found"], most)))},
         speaks_of=speaks_of,
@@ -105,11 +110,15 @@ def shape_search(
     def question(state: Tree) -> Arrays | None:
         return None if state["left"] == 0 else {"centers": state["centers"]}
 
-    def answer(asked: Arrays, site: Site) -> Arrays:
-        def own() -> tuple[Values, Values]:
+    def answers(asked: Arrays, sites: Sequence[Site]) -> Arrays:
+        def own(site: Site) -> tuple[Values, Values]:
             return shapes.own_templates(read_series(site.table, series, length, f"site {site.name}"), least, seed)
 
-        return shapes.sums_by_shape(*cache.find(site.table, "templates", own), np.asarray(asked["centers"]))
+        centers = np.asarray(asked["centers"])
+        parts = [
+            shapes.sums_by_shape(*cache.find(site.table, "templates", partial(own, site)), centers) for site in sites
+        ]
+        return {key: np.sum([part[key] for part in parts], axis=0) for key in parts[0]}
 
     def step(state: Tree, told: Arrays) -> Tree:
         centers, left = shapes.moved(state["centers"], told["sums"], told["templates"]), state["left"] - 1
@@ -127,7 +136,7 @@ def shape_search(
         texts=(),
         begin=lambda: {"centers": np.zeros((1, length)), "left": 2 * doublings + 1},
         question=question,
-        answer=answer,
+        answers=answers,
         step=step,
         pool=pool,
         speaks_of=lambda found, site: None,
@@ -149,12 +158,13 @@ def shape_search(
 def cut_search(columns: tuple[str, ...]) -> CandidateSearch:
     """Thresholds of the columns of a table, above and below cuts around the mean of all sites."""
 
-    def answer(asked: Arrays, site: Site) -> Arrays:
+    def answers(asked: Arrays, sites: Sequence[Site]) -> Arrays:
         found = np.zeros((len(columns), 3))
-        for place, name in enumerate(columns):
-            known = as_numbers(site.table[name])
-            known = known[np.isfinite(known)]
-            found[place] = len(known), known.sum(), np.square(known).sum()
+        for site in sites:
+            for place, name in enumerate(columns):
+                known = as_numbers(site.table[name])
+                known = known[np.isfinite(known)]
+                found[place] += len(known), known.sum(), np.square(known).sum()
         return {"moments": found}
 
     def pool(state: Tree) -> Arrays:
@@ -180,7 +190,7 @@ def cut_search(columns: tuple[str, ...]) -> CandidateSearch:
         texts=(),
         begin=dict,
         question=lambda state: None if "moments" in state else {"moments": np.zeros(())},
-        answer=answer,
+        answers=answers,
         step=lambda state, told: {"moments": np.asarray(told["moments"])},
         pool=pool,
         speaks_of=lambda found, site: None,

@@ -98,20 +98,27 @@ def to_codes(words: Sequence[str]) -> Values:
 
 
 def from_codes(codes: Values) -> list[str]:
-    return ["".join(chr(int(code)) for code in row if 0 < code < 0x110000) for row in np.asarray(codes)]
+    found = np.asarray(codes)
+    whole = np.where((found > 0) & (found < 0x110000), found, 0).astype(np.uint32)
+    if not whole.size:
+        return []
+    return [word.replace("\0", "") for word in np.ascontiguousarray(whole).view(f"<U{whole.shape[1]}")[:, 0].tolist()]
 
 
-def longer_ones(words: Iterable[str], beginnings: Sequence[str], letters: str) -> Values:
-    """(beginnings, letters + 1): 1 where a word goes on with the letter; in the last column, where it ends there."""
-    places = {beginning: row for row, beginning in enumerate(beginnings)}
-    letter_places = {letter: column for column, letter in enumerate(letters)}
-    found = np.zeros((len(beginnings), len(letters) + 1))
+def longer_ones(words: Iterable[str], beginnings: Mapping[str, int], letters: str) -> set[tuple[int, int]]:
+    """(beginning, letter) where a word goes on with the letter; in the column after the last, where it ends there.
+
+    >>> sorted(longer_ones(["bad", "bat", "b"], {"ba": 0, "b": 1}, "abdt"))
+    [(0, 2), (0, 3), (1, 0), (1, 4)]
+    """
+    columns = {letter: column for column, letter in enumerate(letters)}
     lengths = {len(beginning) for beginning in beginnings}
+    found = set()
     for word in words:
         for length in lengths:
-            if length <= len(word) and word[:length] in places:
-                column = letter_places[word[length]] if length < len(word) else len(letters)
-                found[places[word[:length]], column] = 1.0
+            row = beginnings.get(word[:length]) if length <= len(word) else None
+            if row is not None:
+                found.add((row, columns[word[length]] if length < len(word) else len(letters)))
     return found
 
 
