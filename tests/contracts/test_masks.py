@@ -20,6 +20,7 @@ REFUSED = {
     "partial_pooling": "one answer for every pixel",
     "fed_ma": "fed_ma|layers",
     "federated_dropout": "units",
+    "asyn_dgan": "this model makes none",
     "context_features": "how many numbers a row has",
 }
 

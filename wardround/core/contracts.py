@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 import jax
 import numpy as np
 
+from wardround.core.generation import Generation
 from wardround.core.quality import Quality
 
 Array = jax.Array | np.ndarray[Any, Any]
@@ -174,6 +175,8 @@ class Model(NamedTuple):
     units: Units = ()
     features: Callable[[Params, Array], Array] | None = None
     """Of a segmentation: what the last layer sees of every pixel, (rows, height, width, features)."""
+    generation: Generation | None = None
+    """Of a model that makes up images with masks."""
 
 
 class Aggregator(NamedTuple):
@@ -366,8 +369,7 @@ class Progress:
 class Scores(NamedTuple):
     """Predictions on one part of every site's rows, site after site; `first[i]:first[i + 1]` are site i's.
 
-    Of a segmentation no picture is kept, but what its figures need of each (see `core.overlap`): `predicted` has shape
-    (rows, 3), `actual` (rows, 2).
+    Of a segmentation no picture is kept but its counts (`core.overlap`): `predicted` (rows, 3), `actual` (rows, 2).
     """
 
     predicted: np.ndarray[Any, Any]

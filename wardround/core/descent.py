@@ -55,6 +55,21 @@ def descend(
     passes: int,
 ) -> Params:
     """The model after `passes` passes over the site's rows, one optimizer step a batch."""
+    start = (params, optimizer.init(params))
+    return descend_on(gradient, optimizer, start, shard, key, batch_size=batch_size, passes=passes)[0]
+
+
+def descend_on(
+    gradient: Gradient,
+    optimizer: optax.GradientTransformation,
+    start: Carry,
+    shard: Shard,
+    key: Key,
+    *,
+    batch_size: int | None,
+    passes: int,
+) -> Carry:
+    """The same from a model and an optimizer's state, as a site keeps them from round to round, to both."""
     per_pass = 1 if batch_size is None else batches(shard.longest, batch_size)
 
     def step(visit: Array | int, within: Array, carry: Carry) -> Carry:
@@ -74,10 +89,9 @@ def descend(
     def one_pass(visit: Array | int, carry: Carry) -> Carry:
         return jax.lax.fori_loop(0, per_pass, partial(step, visit), carry)
 
-    start: Carry = (params, optimizer.init(params))
     if passes == 1:
-        return one_pass(0, start)[0]
-    return jax.lax.fori_loop(0, passes, one_pass, start)[0]
+        return one_pass(0, start)
+    return jax.lax.fori_loop(0, passes, one_pass, start)
 
 
 def local_optimizer(learning_rate: float, momentum: float) -> optax.GradientTransformation:

@@ -15,6 +15,7 @@ import typer
 from wardround.cli.models.adapt import adapt
 from wardround.cli.models.apply import apply
 from wardround.cli.models.export import export
+from wardround.cli.models.generate import generate
 from wardround.cli.models.monitor import monitor
 from wardround.cli.output import AsJson
 
@@ -86,5 +87,5 @@ def uncollected() -> Iterator[None]:
 
 
 def add_commands(app: typer.Typer) -> None:
-    for command in (predict, adapt, monitor, export, apply):
+    for command in (predict, adapt, monitor, export, apply, generate):
         app.command()(command)

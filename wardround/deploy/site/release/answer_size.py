@@ -31,6 +31,9 @@ ARRAYS: Mapping[str, str] = {
     "spectra": "the mean amplitudes of the lowest frequencies over all its training images, none of fewer images than a"
     " cell: how bright, coloured and coarse they are on average; no picture; all sites get them",
     "told": "whether it tells them",
+    "generator_slope": "how the central generator must change for the discriminator, which this site trained on its own"
+    " images and masks and keeps, to take drawn images for real, times the weight; no image, but a coordinator that"
+    " chooses the generator learns what that discriminator looks for; noise covers it under [privacy] only",
 }
 """What an answer's arrays tell, as in docs/explanation/what-leaves-a-site.md."""
 

@@ -1,0 +1,38 @@
+"""How a model makes up images with their masks, and how real they look to it.
+
+Neither function is given rows of a site: what an algorithm learns from them is a function of parameters and random
+numbers alone, so that noise need not cover it (see `privacy/dry_run`).
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+
+MadeUp = tuple[jax.Array, jax.Array]
+"""Images from 0 to 1 of shape (rows, height, width, channels), and their masks (rows, height, width)."""
+
+
+class Generation(NamedTuple):
+    """Three networks share a model's parameters, told apart by what their arrays' names begin with.
+
+    The model's loss is that of the segmenter where its arrays are among the parameters. Given the discriminator's
+    arrays alone, it is how unreal the rows look to it.
+    """
+
+    generate: Callable[[dict[str, Any], jax.Array, jax.Array], MadeUp]
+    """(parameters, the style of each image (rows,), key) to images and masks; uses the generator's arrays only."""
+    realness: Callable[[dict[str, Any], jax.Array, jax.Array], jax.Array]
+    """(parameters, styles, key) to the log-odds that made-up images are real, (rows, ...); a number a patch."""
+    styles: int
+    """How many looks it can learn; a site's is its number modulo this."""
+    style_table: str
+    """The array of the generator that holds one row for each style."""
+    generator: str = "generator/"
+    discriminator: str = "discriminator/"
+    segmenter: str = "segmenter/"
+
+
+def arrays_of(params: dict[str, Any], prefix: str) -> dict[str, Any]:
+    """One network's arrays, under their whole names."""
+    return {name: array for name, array in params.items() if name.startswith(prefix)}
