@@ -29,7 +29,8 @@ ARRAYS: Mapping[str, str] = {
     "control": "how its gradients differ from the average, times that number",
     "class_shares": "the share of each outcome among its patients, times that number",
     "spectra": "the mean amplitudes of the lowest frequencies over all its training images, none of fewer images than a"
-    " cell: how bright, coloured and coarse they are on average; no picture; all sites get them",
+    " cell, in steps of half an image: how bright, coloured and coarse they are on average; no picture; all sites get"
+    " them, and a secure sum does not hide them",
     "told": "whether it tells them",
 }
 """What an answer's arrays tell, as in docs/explanation/what-leaves-a-site.md."""
