@@ -8,7 +8,7 @@ import pytest
 from wardround.aggregators.median import median
 from wardround.aggregators.weighted_mean import weighted_mean
 from wardround.algorithms.images.boundary import bands_of, boundary_loss
-from wardround.algorithms.images.fed_dg import fed_dg, mean_amplitudes, seen_elsewhere
+from wardround.algorithms.images.fed_dg import coarse_amplitudes, fed_dg, seen_elsewhere
 from wardround.algorithms.images.spectrum import interpolated, low_amplitudes
 from wardround.core.contracts import Message, Task, one_site
 from wardround.core.errors import Refusal
@@ -70,13 +70,13 @@ def test_a_site_sends_a_mean_over_all_its_images_and_nothing_below_a_cell():
     answer = client(sent, (), shard(12, site=1), jax.random.key(1))[0].arrays
     assert set(answer) == {"update", "spectra", "told", "weight"}
     assert set(answer) <= set(ARRAYS)  # whoever approves a study reads what each of them tells
-    assert "no picture; all sites get them" in ARRAYS["spectra"]
-    # Padded to three channels, in the place of site 1, times 12 images; nothing in other places.
-    expected = low_amplitudes(X, 3).mean(axis=0)
-    np.testing.assert_allclose(answer["spectra"][1][..., :1], 12 * expected, rtol=1e-4)
+    assert "no picture; all sites get them, and a secure sum does not hide them" in ARRAYS["spectra"]
+    # Padded to three channels, in the place of site 1, not times 12 images; nothing in other places.
+    expected = by_hand(X, 10)
+    np.testing.assert_allclose(answer["spectra"][1][..., :1], expected, rtol=1e-4)
     assert not np.asarray(answer["spectra"])[[0, 2]].any()
     assert not answer["spectra"][..., 1:].any()
-    assert answer["told"].tolist() == [0, 12, 0]
+    np.testing.assert_allclose(answer["told"], [0, 1, 0], rtol=1e-6)
     few = client(sent, (), shard(9, site=1), jax.random.key(1))[0].arrays
     assert not few["spectra"].any()
     assert not few["told"].any()
@@ -88,7 +88,32 @@ def test_a_site_sends_a_mean_over_all_its_images_and_nothing_below_a_cell():
     assert state["known"].tolist() == [0, 1, 0]
     nothing = Message({name: jax.tree.map(jnp.zeros_like, one) for name, one in combined.arrays.items()})
     assert method.server(state, nothing)["known"].tolist() == [0, 1, 0]
-    np.testing.assert_allclose(mean_amplitudes(shard(12), 3)[..., :1], expected, rtol=1e-4)
+    exact = coarse_amplitudes(shard(12), 3, 1)[..., :1]  # with a cell of 1
+    np.testing.assert_allclose(exact, low_amplitudes(X, 3).mean(axis=0), rtol=1e-4)
+
+
+def by_hand(x, cell):
+    """Cut at the tenth largest, rounded to the power of two of which an image makes half at most."""
+    each = np.sort(np.asarray(low_amplitudes(x, 3), np.float64), axis=0)
+    highest = each[-cell]
+    step = 2.0 ** np.ceil(np.log2(2 * highest / len(x)))
+    return np.round(np.minimum(each, highest).mean(axis=0) / step) * step
+
+
+def test_two_studies_over_images_that_differ_by_one_do_not_tell_its_amplitudes():
+    # The difference of two means, times the images, is exactly the image; with steps, what sets it apart from others is
+    # hidden by an error as large as that.
+    each = np.asarray(low_amplitudes(X, 3))[..., 0]
+    one, others, wrong = each[11], each[:11].mean(axis=0), {}
+    for cell in (1, 10):
+        told = jax.jit(lambda rows, cell=cell: coarse_amplitudes(rows, 3, cell)[..., 0])
+        with_it, without = told(shard(12)), told(shard(11))
+        found = 12 * with_it - 11 * without
+        wrong[cell] = np.linalg.norm(found - one) / np.linalg.norm(one - others)
+    assert wrong[1] < 1e-3
+    assert wrong[10] > 1
+    # No image moves what is told by more than a step.
+    assert (np.abs(with_it - without) <= 2.0 ** np.ceil(np.log2(2 / 11))).all()
 
 
 def test_an_episode_is_the_gradient_of_its_own_objective():

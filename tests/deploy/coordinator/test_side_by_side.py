@@ -16,12 +16,13 @@ from wardround.deploy.party.decisions import read_decision
 from wardround.deploy.protocol.replies import read_reply
 from wardround.deploy.protocol.status import Status
 from wardround.deploy.protocol.wire import decode_header
-from wardround.deploy.site import kept_state
+from wardround.deploy.site import kept_state, request_handler
 from wardround.deploy.site.authorization import HomeAccess
 from wardround.deploy.site.policy_file import set_policy
 from wardround.deploy.site.release.gate import STATISTICS
 from wardround.deploy.site.release.grid_offset import NAME
-from wardround.deploy.site.request_handler import RequestHandler, StudyTurns
+from wardround.deploy.site.request_handler import RequestHandler
+from wardround.deploy.site.studies.turns import StudyTurns
 
 NAMES = ("bo", "freetown")
 ONE = {"algorithm": {"name": "scaffold", "learning_rate": 0.1}}
@@ -342,6 +343,35 @@ def test_made_up_names_fill_no_memory_and_one_study_is_answered_one_at_a_time() 
         thread.join()
     assert max(most) == 1
     assert turns._locks == {}
+
+
+def test_a_site_lets_go_of_studies_that_nobody_asks_about_and_goes_on_with_them(
+    living: Living, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else every approved study, ended or never begun in earnest, would keep its rows in memory until a restart."""
+    monkeypatch.setattr(request_handler, "HELD_SHARE", 0.0)
+    asked = dict[str, tuple[bytes, bytes]]()
+    ask = living.party.ask
+
+    def noted(target: str, topic: str, body: bytes, *, within: float) -> bytes:
+        reply = ask(target, topic, body, within=within)
+        if (target, topic) == ("bo", "judge"):
+            asked[str(decode_header(body)[0]["study"])] = body, reply
+        return reply
+
+    monkeypatch.setattr(living.party, "ask", noted)
+    both = list[str]()
+    for name in ("held", "held-next"):
+        both.append(submitted(living, capsys, name, 1, **ONE))
+        work(living, both[-1])
+    first, second = both
+    handler = living.party.handlers["bo"]
+    assert set(handler._workers) == {second}
+    body, reply = asked[first]
+    again = handler.answer("judge", "server", body)
+    assert read_reply(again).status is Status.OK
+    assert again == reply
+    assert set(handler._workers) == {first}
 
 
 def test_the_setting_is_checked(tmp_path: Path) -> None:

@@ -11,8 +11,10 @@ costs three gradients instead of about six.
 What leaves is more than an update. Where the paper has a bank of single images' spectra, a site here sends the MEAN
 amplitudes over all its training images, and nothing where these are fewer than smallest_cell. They have no phases, so
 no picture can be made from them, but they tell how bright, how coloured and how coarse a site's images are on average,
-and all sites get them. Two studies over images that differ by one patient would tell that patient's amplitudes. Each
-site's lie in a place of their own: a secure sum hides the update, and not them. Under [privacy] it is refused.
+and all sites get them. Of each amplitude those that fewer images than a cell exceed are cut off, and the mean is told
+in steps of which one image makes half at most: the difference of two studies over images that differ by one is not that
+image's amplitudes. Each site's lie in a place of their own: a secure sum hides the update, and not them. Under
+[privacy] it is refused.
 
 Costs FedAvg's traffic and 3 (2 low_frequencies + 1)^2 numbers, up once and down for every site. Needs a model of masks
 that shows its features (`u_net`) and an aggregator that adds up. A site that knows no other learns from its own images.
@@ -25,7 +27,7 @@ from wardround.algorithms.fed_avg import fed_avg
 from wardround.algorithms.images.boundary import boundary_loss
 from wardround.algorithms.images.spectrum import interpolated, low_amplitudes
 from wardround.core import trees
-from wardround.core.answers import Weights, answer
+from wardround.core.answers import Weights, answer, weight_of
 from wardround.core.bounds import Count, Momentum, NotNegative, Positive
 from wardround.core.contracts import Aggregator, Algorithm, Array, Batch, Key, Message, Model, Params, Shard, Tree
 from wardround.core.descent import CHUNK, batches, descend, local_optimizer
@@ -34,6 +36,8 @@ from wardround.core.errors import Refusal
 LABEL = "Common model (FedDG)"
 CHANNELS = 3
 """Places for amplitudes of colours; a grey image has the first."""
+SMALLEST = 2.0**-40
+"""Of a step, where no image has the frequency."""
 
 
 def fed_dg(
@@ -96,10 +100,12 @@ def fed_dg(
 
         own = descend(gradient, optimizer, common, shard, key, batch_size=batch_size, passes=local_epochs)
         told = (jnp.asarray(shard.rows) >= smallest_cell).astype(jnp.float32)
-        place = told * (jnp.arange(len(known)) == shard.site)
+        # Divided by the weight that all is multiplied with: else a sum would tell how many images each site has.
+        share = trees.divide_or_zero(told, weight_of(shard, weights))
+        place = share * (jnp.arange(len(known)) == shard.site)
         arrays = {
             "update": trees.subtract(own, common),
-            "spectra": place[:, None, None, None] * mean_amplitudes(shard, reach),
+            "spectra": place[:, None, None, None] * coarse_amplitudes(shard, reach, smallest_cell),
             "told": place,
         }
         return answer(model, aggregator, common, shard, weights, arrays), kept
@@ -135,16 +141,33 @@ def seen_elsewhere(x: Array, key: Key, bank: Array, known: Array, site: Array, r
     return interpolated(x, bank[drawn][..., : x.shape[-1]], shares, reach)
 
 
-def mean_amplitudes(shard: Shard, reach: int) -> Array:
-    """The mean over all rows of the site; zeros in the places of colours that its images do not have."""
+def coarse_amplitudes(shard: Shard, reach: int, cell: int) -> Array:
+    """The mean over all rows of the site as it leaves; zeros in the places of colours that its images do not have.
 
-    def body(index: Array, total: Array) -> Array:
+    The largest amplitudes, of fewer images than a cell, count as the next one; the mean is on a grid of powers of two.
+    With a cell of 1 it is exact.
+    """
+    rows, channels, most = jnp.maximum(1, shard.rows), shard.x.shape[-1], batches(shard.longest, CHUNK)
+    nothing = jnp.zeros((cell, 2 * reach + 1, 2 * reach + 1, channels))
+
+    def amplitudes(index: Array) -> tuple[Array, Array]:
         batch = shard.batch(0, index, CHUNK)
-        return total + jnp.einsum("rhwc,r->hwc", low_amplitudes(jnp.asarray(batch.x), reach), batch.mask)
+        return low_amplitudes(jnp.asarray(batch.x), reach), batch.mask.reshape(-1, 1, 1, 1)
 
-    side, channels = 2 * reach + 1, shard.x.shape[-1]
-    total = jax.lax.fori_loop(0, batches(shard.longest, CHUNK), body, jnp.zeros((side, side, channels)))
-    return jnp.pad(total / jnp.maximum(1, shard.rows), ((0, 0), (0, 0), (0, CHANNELS - channels)))
+    def keep_largest(index: Array, largest: Array) -> Array:
+        found, mask = amplitudes(index)
+        return jnp.sort(jnp.concatenate([largest, found * mask]), axis=0)[-cell:]
+
+    highest = jax.lax.fori_loop(0, most, keep_largest, nothing)[0]
+
+    def add(index: Array, total: Array) -> Array:
+        found, mask = amplitudes(index)
+        return total + jnp.sum(jnp.minimum(found, highest) * mask if cell > 1 else found * mask, axis=0)
+
+    mean = jax.lax.fori_loop(0, most, add, nothing[0]) / rows
+    step = jnp.exp2(jnp.ceil(jnp.log2(jnp.maximum(2 * highest / rows, SMALLEST))))
+    told = mean if cell == 1 else jnp.round(mean / step) * step
+    return jnp.pad(told, ((0, 0), (0, 0), (0, CHANNELS - channels)))
 
 
 def refuse_unfit(model: Model, aggregator: Aggregator) -> None:

@@ -8,11 +8,14 @@ the two can be told from one before.
 
 import hashlib
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 from wardround.core.contracts import Message
 from wardround.core.errors import Refusal
@@ -58,6 +61,7 @@ from wardround.deploy.site.reply_store import (
 )
 from wardround.deploy.site.site_access import SiteAccess
 from wardround.deploy.site.studies.correction import correction_of
+from wardround.deploy.site.studies.turns import StudyTurns
 from wardround.deploy.site.study_worker import StudyWorker
 from wardround.deploy.trust.audit_log import LogNotWritable
 from wardround.privacy.budget import BudgetExhausted
@@ -70,35 +74,10 @@ BEFORE_TRAINING = (Topic.QUERY, Topic.SETTLE, Topic.PREPARE, Topic.AGREE)
 """Questions that may be asked anew about corrected data; later ones are not."""
 COUNTED = (Topic.QUERY, Topic.ANALYSIS)
 """Questions that count as statistics about a dataset, over all studies."""
+HELD_SHARE = 0.375
+"""Of the machine's memory, for the prepared rows of all studies together: those of one may take an eighth."""
 LONGEST_REASON = 2000
 """Characters of a reason that is told."""
-
-
-class StudyTurns:
-    """One question of a study at a time, those of different studies side by side: a long round keeps no other waiting.
-
-    What studies share (the audit log, the ledger, the count of statistics, approvals) is locked where it is read and
-    written. Nothing is kept of a study about which nobody asks now, so made-up names fill no memory.
-    """
-
-    def __init__(self) -> None:
-        self._guard = threading.Lock()
-        self._locks: dict[str, tuple[threading.Lock, int]] = {}
-
-    @contextmanager
-    def of(self, study: str) -> Iterator[None]:
-        """Wait until no other question of this study is being answered."""
-        with self._guard:
-            lock, waiting = self._locks.get(study, (threading.Lock(), 0))
-            self._locks[study] = lock, waiting + 1
-        try:
-            with lock:
-                yield
-        finally:
-            with self._guard:
-                lock, waiting = self._locks.pop(study)
-                if waiting > 1:
-                    self._locks[study] = lock, waiting - 1
 
 
 class RequestHandler:
@@ -216,8 +195,7 @@ class RequestHandler:
             self._forget_uncorrected(study, folder)
         if topic not in TOPICS:
             raise Refusal(f"there is no request called '{topic[:80]}'", remedy="install the same version on both")
-        if study not in self._workers:
-            self._workers[study] = self._start(study)
+        self._take_up(study)
         asked, message, claim = self._admit(Topic(topic), study, header, rest, content)
         private = self._workers[study].study.privacy is not None
         again = topic in REPEATABLE and not private
@@ -229,6 +207,8 @@ class RequestHandler:
                 self._gates[study].refuse_gone(claim)
             # What a debit pays for is this very request, known by the same bytes as its answer on the disk.
             words, answer = self._compute(Topic(topic), asked, message, claim)
+            if topic == Topic.PREPARE:
+                self._make_room(study)
             reply = self._reply(header, words, answer)
             claim = claim._replace(sha256=sha256_of(reply))
             told = store_reply(reply, claim.sha256, words, answer)
@@ -254,6 +234,26 @@ class RequestHandler:
         if not self.access.has_sent(claim.sha256):
             self.access.record_sent(facts)
             self._gates[str(facts["study"])].claim(claim)
+
+    def _take_up(self, study: str) -> None:
+        """Have a worker for the study, the last of all: the last that was asked about."""
+        known = self._workers.pop(study, None)
+        self._workers[study] = known or self._start(study)
+        if known is None:
+            self._make_room(study)
+
+    def _make_room(self, study: str) -> None:
+        """Let go of studies that nobody asks about now, until prepared rows take a part of the memory only.
+
+        Those first that were asked about longest ago. All is on the disk: asked again, a site goes on as after a start.
+        """
+        held = {name: bytes_held(worker) for name, worker in list(self._workers.items())}
+        for other in [name for name in held if name != study]:
+            if sum(held.values()) <= HELD_SHARE * psutil.virtual_memory().total:
+                return
+            if self._turns.unless_asked(other, partial(self._workers.pop, other, None)):
+                self._replies.forget(self.access.folder(other) / "replies")
+                del held[other]
 
     def _forget_uncorrected(self, study: str, folder: Path) -> None:
         """Read the data anew, and answer anew, where the administrator decided so."""
@@ -378,6 +378,11 @@ class RequestHandler:
 
     def _reply(self, header: Mapping[str, Any], words: Mapping[str, Any], message: Message | None) -> bytes:
         return reply_to(header, self.access.name, words, message)
+
+
+def bytes_held(worker: StudyWorker | AnalysisWorker) -> int:
+    """Of prepared rows; those of an analysis are its table."""
+    return sum(one.nbytes for rows in dict(worker.parts).values() for one in rows)
 
 
 def sha256_of(content: bytes) -> str:

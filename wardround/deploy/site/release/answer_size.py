@@ -29,7 +29,8 @@ ARRAYS: Mapping[str, str] = {
     "control": "how its gradients differ from the average, times that number",
     "class_shares": "the share of each outcome among its patients, times that number",
     "spectra": "the mean amplitudes of the lowest frequencies over all its training images, none of fewer images than a"
-    " cell: how bright, coloured and coarse they are on average; no picture; all sites get them",
+    " cell, in steps of half an image: how bright, coloured and coarse they are on average; no picture; all sites get"
+    " them, and a secure sum does not hide them",
     "told": "whether it tells them",
     "generator_slope": "how the central generator must change for the discriminator, which this site trained on its own"
     " images and masks and keeps, to take drawn images for real, times the weight; no image, but a coordinator that"
