@@ -34,9 +34,9 @@ unit: $(VENV)/.developing browser database
 mutations: $(VENV)/.developing
 	$(BIN)/python -m tests.mutations
 
-# Real processes over mutual TLS: killed at every named point, at random for 200 rounds, timed, and 1,000 rounds long.
+# Real processes over mutual TLS: killed at every named point, at random for 200 rounds, timed, 1,000 rounds, and weeks long.
 soak: $(VENV)/.developing
-	for trial in sweep chaos recovery memory; do $(BIN)/python -m tests.faults.soak $$trial || exit 1; done
+	for trial in sweep chaos recovery memory week; do $(BIN)/python -m tests.faults.soak $$trial || exit 1; done
 
 docs: $(VENV)/.developing
 	$(BIN)/python docs/make_reference.py

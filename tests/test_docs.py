@@ -196,7 +196,7 @@ def test_two_hospitals_need_at_most_ten_commands():
     assert all(words[0] == "wardround" for words in typed)
     assert len(typed) <= 10
     # Nothing is left out: what each of three parties must do is there, for both hospitals.
-    for site in ("freetown", "kenema"):
+    for site in ("north", "south"):
         assert [words for words in typed if words[1:4] == ["site", "init", site]]
         assert [words for words in typed if words[1:4] == ["site", "join", f"{site}.pem"] and "--start" in words]
         assert [words for words in typed if words[1:3] == ["coordinator", "sign"] and f"{site}.csr" in words]

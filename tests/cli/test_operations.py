@@ -4,6 +4,7 @@ import csv
 import json
 import re
 import shlex
+import shutil
 import tomllib
 import zlib
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 import typer
 import yaml
 
+from tests.support import tiny_study as tiny
 from wardround.cli.app import app, main
 from wardround.cli.operations import event_log
 from wardround.cli.operations.audit_export import COLUMNS, csv_text
@@ -243,6 +245,42 @@ def test_the_files_for_containers_agree_with_each_other_and_with_the_package() -
     guide = (ROOT / "docs" / "how-to" / "run-as-a-service.md").read_text()
     assert f"--listen 0.0.0.0:{listens}" in guide
     assert "coordinator:" + str(listens) in guide
+
+
+def test_the_commands_for_containers_make_a_site_that_has_joined(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each in turn, with the home and the folders that the compose file mounts for its service."""
+    from wardround.deploy.home import SiteHome
+    from wardround.deploy.site.policy_file import read_policy
+
+    compose = yaml.safe_load((ROOT / "containers" / "compose.yaml").read_text())
+    page = (ROOT / "docs" / "how-to" / "run-as-a-service.md").read_text().split("## Containers")[1]
+    monkeypatch.chdir(tmp_path)
+    ran = 0
+    for line in re.search(r"```sh\n(.*?)```", page, re.DOTALL)[1].splitlines():  # type: ignore[index]
+        words = shlex.split(line, comments=True)
+        if words[0] == "mkdir":
+            for name in words[2 : words.index("&&")]:
+                (tmp_path / name).mkdir(parents=True)
+        elif words[0] == "cp" and words[1].startswith("/where"):
+            shutil.copy(ROOT / "examples" / "patients.csv", words[2])
+        elif words[0] == "cp":
+            for one in words[1:-1]:
+                shutil.copy(one, words[-1])
+        elif "run" in words:
+            service, *rest = words[words.index("--rm") + 1 :]
+            mounts = dict(one.split(":")[1::-1] for one in compose["services"][service]["volumes"])
+            monkeypatch.setenv("WARDROUND_HOME", mounts["/home/party/home"])
+            for inside, outside in mounts.items():
+                rest = [re.sub(f"^{inside}/", f"{outside}/", word) for word in rest]
+            said = tiny.call(capsys, *rest)
+            assert said.code == 0, (line, said.err)
+            ran += 1
+    assert ran == 5
+    home = SiteHome(tmp_path / "homes" / "freetown")
+    assert home.has_joined
+    assert "lactate" in read_policy(home.policy_path).columns
 
 
 def make_listen(service: dict[str, Any]) -> int:

@@ -5,6 +5,7 @@
   chaos     200 rounds with a kill -9 of somebody every few seconds: no round hung, lost or doubled
   recovery  how soon a coordinator is back, and how soon a dead or silent site is noticed
   memory    1,000 rounds: the coordinator's memory does not grow
+  week      weeks of studies side by side: denied, amended, cancelled, withdrawn from, with outages and an upgrade
 Whatever goes wrong ends the trial with an AssertionError; figures are printed.
 """
 
@@ -203,6 +204,73 @@ def memory(consortium: Any, rounds: int) -> list[tuple[int, float]]:
     return seen
 
 
+def week(consortium: Any, number: int) -> None:
+    """Five days, each with two studies side by side; the one that nothing happens to always finishes.
+
+    The quick test of the same story, with a clock that is told the time, is tests/deploy/coordinator/test_a_week.py.
+    """
+    from wardround.deploy.coordinator.queue import read_submission
+    from wardround.deploy.coordinator.studies.amendment import amend, cancel, without_sites
+    from wardround.deploy.party.decisions import deny, withdraw
+    from wardround.deploy.trust.audit_log import verify
+
+    def queue(day: str, rounds: int = 6, **deploy: Any) -> str:
+        words = {"quorum": 2, "deadline": 2, **deploy}
+        return str(consortium.queue(study_of(f"{day}-{number}", rounds, algorithm=KEPT, deploy=words)))
+
+    def offered(study: str, site: str) -> bool:
+        return (consortium.homes[site].path / "offers" / f"{study}.json").exists()
+
+    def trains(*studies: str) -> bool:
+        for study in studies:
+            consortium.approve(study)
+        return all(consortium.rounds(study) for study in studies)
+
+    def end(study: str, state: str = "finished") -> None:
+        assert consortium.ended(study, 240)["state"] == state, consortium.state(study)
+
+    monday = [queue("monday-a"), queue("monday-b", deadline=3)]
+    until(lambda: trains(*monday), 120, "two studies that train")
+    for study in monday:
+        end(study)
+    say(f"week {number}, monday: two side by side")
+    calm, denied = queue("tuesday-a"), queue("tuesday-b", quorum=3, deadline=3)
+    until(lambda: offered(denied, "kenema"), 60, "an offer")
+    deny(consortium.homes["kenema"], denied, by="admin-kenema", why="short of staff")
+    end(denied, "failed")
+    end(calm)
+    study, submitter = read_submission(consortium.home.folder(denied))
+    amended = amend(consortium.home, denied, without_sites(study, ["kenema"]), submitter)
+    end(amended)
+    assert "kenema" not in consortium.rounds(amended)[-1]["sites"]
+    say(f"week {number}, tuesday: denied, amended")
+    calm, wrong = queue("wednesday-a", 12), queue("wednesday-b", 500, deadline=3)
+    until(lambda: trains(calm, wrong), 120, "both")
+    cancel(consortium.home, wrong, by="anna", why="wrong outcome")
+    end(wrong, "cancelled")
+    end(calm)
+    say(f"week {number}, wednesday: cancelled beside one that went on")
+    calm, left = queue("thursday-a", 12), queue("thursday-b", 40, deadline=3)
+    until(lambda: trains(calm, left), 120, "both")
+    consortium.restart(COORDINATOR)  # an outage
+    withdraw(consortium.homes["bo"], left, by="admin-bo", why="consent revoked")
+    end(left)
+    assert "bo" not in consortium.rounds(left)[-1]["sites"]
+    end(calm)
+    say(f"week {number}, thursday: the coordinator was killed, a site withdrew")
+    consortium.kill("freetown")
+    consortium.start("freetown", version="9.9.9")  # an upgrade
+    consortium.connected()
+    friday = [queue("friday-a"), queue("friday-b", deadline=3)]
+    for study in friday:
+        end(study)
+    consortium.restart("freetown")
+    consortium.connected()
+    for home in (consortium.home, *consortium.homes.values()):
+        assert verify(home.audit_path) == []
+    say(f"week {number}, friday: an upgrade; all logs are whole")
+
+
 def main(trial: str, times: int) -> None:
     folder = Path(tempfile.mkdtemp(prefix="wardround-soak-"))
     seed = int(os.environ.get("WARDROUND_SEED", time.time_ns() % 1_000_000))
@@ -230,6 +298,9 @@ def main(trial: str, times: int) -> None:
             seen = memory(consortium, 1000 * times)
             # Once everything is compiled and every buffer has been used, nothing may come on top.
             assert seen[-1][1] <= 1.05 * seen[len(seen) // 3][1], seen
+        elif trial == "week":
+            for number in range(1, 3 * times + 1):
+                week(consortium, number)
         else:
             raise SystemExit(__doc__)
 

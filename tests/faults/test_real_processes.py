@@ -141,6 +141,24 @@ def test_sigterm_ends_a_coordinator_in_the_middle_of_a_question(whole: Any) -> N
 
 
 @pytest.mark.slow
+def test_a_newcomer_is_admitted_in_the_middle(whole: Any) -> None:
+    """A site of the study that was away when it began: it is offered the study, approves, prepares and trains."""
+    whole.kill("kenema")
+    until(lambda: "kenema" not in whole.status()["present"], 30, "notice of its death")
+    study = whole.queue(study_of("newcomer", 200, algorithm=KEPT, deploy={"quorum": 2, "deadline": 1.5}))
+    waiting_for(whole, study, 2)
+    assert not (whole.homes["kenema"].path / "offers" / f"{study}.json").exists()
+    whole.start("kenema")
+    until(
+        lambda: (whole.approve(study), any("kenema" in one["sites"] for one in whole.rounds(study)))[1], 90, "its round"
+    )
+    assert [one["round"] for one in whole.rounds(study)][:2] == [1, 2]
+    assert "kenema" not in whole.rounds(study)[0]["sites"]
+    assert "round" in {one["topic"] for one in whole.left("kenema", study)}
+    assert whole.ended(study, 180)["state"] == "finished"
+
+
+@pytest.mark.slow
 def test_a_silent_site_is_late_and_the_round_goes_on_with_the_quorum(whole: Any) -> None:
     """Stopped, it holds its connection and says nothing: what a cut line or a frozen machine looks like at first."""
     study = whole.queue(study_of("silent", 30, algorithm=KEPT, deploy={"quorum": 2, "deadline": 1.5}))

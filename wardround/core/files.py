@@ -1,8 +1,77 @@
-"""Files that a crash cannot leave half-written: replaced whole, or longer by a whole line, then on the disk."""
+"""Files that a crash cannot leave half-written: replaced whole, or longer by a whole line, then on the disk; and locks.
 
+What differs between POSIX systems and Windows is here, and nowhere else.
+"""
+
+import errno
 import os
+import sys
 import threading
 from pathlib import Path
+
+if sys.platform == "win32":
+    import msvcrt
+
+    BINARY, HAS_MODES = os.O_BINARY, False
+    """For `os.open`: bytes as they are; and whether a file's mode says who may read it."""
+    LOCKED_BYTE = (1 << 31) - 2
+    """Past the end of any file of ours, since nobody else could read a byte that is locked."""
+
+    def lock_file(file: int, *, shared: bool = False, wait: bool = True) -> None:
+        """Lock an open file until it is closed; an OSError where another process holds it and nobody waits."""
+        while True:
+            os.lseek(file, LOCKED_BYTE, os.SEEK_SET)
+            try:
+                msvcrt.locking(file, msvcrt.LK_LOCK if wait else msvcrt.LK_NBLCK, 1)
+                return
+            except OSError as error:
+                if not wait:
+                    raise BlockingIOError(*error.args) from None
+                if error.errno != errno.EDEADLK:  # which says that it gave up after ten seconds
+                    raise
+
+    def read_at(file: int, size: int, place: int) -> bytes:
+        os.lseek(file, place, os.SEEK_SET)
+        return os.read(file, size)
+
+    def write_at(file: int, content: bytes | memoryview, place: int) -> int:
+        os.lseek(file, place, os.SEEK_SET)
+        return os.write(file, content)
+
+    def open_for_lock(folder: Path) -> int:
+        """Something of a folder that can be locked: folders cannot be opened."""
+        return os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o600)
+
+    def sync_folder(path: Path) -> None:
+        """Nothing to wait for: names are written with their files."""
+
+else:
+    import fcntl
+
+    BINARY, HAS_MODES = 0, True
+    """For `os.open`: bytes as they are; and whether a file's mode says who may read it."""
+
+    def lock_file(file: int, *, shared: bool = False, wait: bool = True) -> None:
+        """Lock an open file until it is closed; an OSError where another process holds it and nobody waits."""
+        fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))
+
+    def read_at(file: int, size: int, place: int) -> bytes:
+        return os.pread(file, size, place)
+
+    def write_at(file: int, content: bytes | memoryview, place: int) -> int:
+        return os.pwrite(file, content, place)
+
+    def open_for_lock(folder: Path) -> int:
+        """Something of a folder that can be locked: the folder itself, so that nothing is written for it."""
+        return os.open(folder, os.O_RDONLY)
+
+    def sync_folder(path: Path) -> None:
+        """Wait until the names in a folder are on the disk, not only what the files hold."""
+        folder = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
 
 
 def write_whole(path: Path, content: bytes, *, wait: bool = True) -> None:
@@ -27,15 +96,6 @@ def write_whole(path: Path, content: bytes, *, wait: bool = True) -> None:
         sync_folder(path.parent)
 
 
-def sync_folder(path: Path) -> None:
-    """Wait until the names in a folder are on the disk, not only what the files hold."""
-    folder = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
-
-
 def stamp(status: os.stat_result) -> tuple[int, int, int, int]:
     """What changes with a file: whoever writes, replaces or restores it cannot keep all four."""
     return status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino
@@ -50,7 +110,7 @@ def append_line(file: int, line: bytes) -> None:
     try:
         written = 0
         while written < len(line):
-            written += os.pwrite(file, line[written:], size + written)
+            written += write_at(file, line[written:], size + written)
         os.fsync(file)
     except OSError:
         os.ftruncate(file, size)

@@ -20,6 +20,7 @@ from cryptography import x509
 from wardround import __version__
 from wardround.core import clock
 from wardround.core.errors import Refusal
+from wardround.core.files import HAS_MODES
 from wardround.deploy.home import CoordinatorHome, Home, SiteHome
 from wardround.deploy.party.enrolment import read_revocation
 from wardround.deploy.protocol.wire import PROTOCOL
@@ -166,10 +167,10 @@ def check_key(path: Path, name: str = "key") -> Diagnosis:
         return Diagnosis(name, "wrong", f"this user may not read {path}", "run as the user who owns it")
     except Refusal as refusal:
         return failure(name, refusal)
-    if stat.S_IMODE(rights.st_mode) & 0o077:
+    if HAS_MODES and stat.S_IMODE(rights.st_mode) & 0o077:
         shown = f"{stat.S_IMODE(rights.st_mode):o}"
         return Diagnosis(name, "wrong", f"{path} can be read by others (mode {shown})", f"chmod 600 {path}")
-    return Diagnosis(name, "ok", "only its owner can read it")
+    return Diagnosis(name, "ok", "only its owner can read it" if HAS_MODES else "it can be read")
 
 
 def check_authority(home: CoordinatorHome) -> Iterator[Diagnosis]:

@@ -5,6 +5,7 @@ signs, and `--by` can name nobody else. It is as strong as the permissions of th
 """
 
 import os
+import sys
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -61,13 +62,23 @@ def acting_person(home: Path, by: str | None, role: Role) -> str | None:
 
 def system_user(path: Path) -> str:
     """The name of this process's user: by its number, since the environment says what one likes."""
-    try:
-        import pwd
-
-        return pwd.getpwuid(os.getuid()).pw_name
-    except (ImportError, KeyError, AttributeError):
+    found = login_name()
+    if found is None:
         raise Refusal(
             "the user of this process is not known to the operating system",
             where=str(path),
             remedy="run the command as a user that is, or remove the file",
-        ) from None
+        )
+    return found
+
+
+def login_name() -> str | None:
+    """Whoever runs this process, as the operating system names them; none where it has no name for them."""
+    if sys.platform == "win32":
+        return os.getlogin()  # asks the system there, not the terminal
+    import pwd
+
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return None

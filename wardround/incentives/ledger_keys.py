@@ -1,7 +1,8 @@
 """The keys with which sites sign: Ed25519, one a site, the private half in a file that only its owner may read.
 
-Bernstein et al., "High-speed high-security signatures", 2012, as `cryptography` implements it. Needs a POSIX system for
-the file's mode. The private key is not encrypted: whoever reads the file can sign in the site's name.
+Bernstein et al., "High-speed high-security signatures", 2012, as `cryptography` implements it. On
+Windows a file has no mode, and its folder must be private. The private
+key is not encrypted: whoever reads the file can sign in the site's name.
 """
 
 import os
@@ -14,6 +15,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from wardround.core.errors import Refusal
+from wardround.core.files import HAS_MODES
 
 
 def make_key(path: Path) -> str:
@@ -29,7 +31,7 @@ def make_key(path: Path) -> str:
         remedy = "keep the key that is there, or name another file" if path.exists() else "choose a folder that exists"
         raise Refusal(f"no key can be made here: {problem.strerror}", where=str(path), remedy=remedy) from None
     with os.fdopen(handle, "wb") as file:
-        os.fchmod(handle, 0o600)
+        path.chmod(0o600)  # whatever the umask says
         file.write(secret)
         file.flush()
         os.fsync(handle)
@@ -43,7 +45,7 @@ def read_key(path: Path) -> Ed25519PrivateKey:
     except OSError as problem:
         remedy = "check the path, or make a key with `wardround ledger key SITE`"
         raise Refusal(f"the key cannot be read: {problem.strerror}", where=str(path), remedy=remedy) from None
-    if mode & 0o077:
+    if HAS_MODES and mode & 0o077:
         raise Refusal(
             f"others may read this private key (mode {mode:04o})",
             where=str(path),

@@ -1,6 +1,5 @@
 """One call of a monitor: read the tables, go on from what the last call left, keep the state or change nothing."""
 
-import fcntl
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ import pandas as pd
 
 from wardround.core.contracts import Algorithm
 from wardround.core.errors import Refusal
+from wardround.core.files import lock_file
 from wardround.monitor.bets import Numbers
 from wardround.monitor.marks import marks_of, unpack_marks
 from wardround.monitor.state import STATE, MonitorState, read_state
@@ -200,7 +200,7 @@ def only_one(folder: Path) -> Iterator[None]:
             remedy="name another with --out",
         ) from None
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        lock_file(lock)
         yield
     except Refusal:
         if is_new:

@@ -3,22 +3,22 @@
 Nothing is written for it, so a crash leaves nothing behind. Readers, such as `wardround report`, need no lock.
 """
 
-import fcntl
 import os
 from pathlib import Path
 from weakref import WeakValueDictionary, finalize
 
 from wardround.core.errors import Refusal
+from wardround.core.files import lock_file, open_for_lock
 
 
 class FolderLock:
     """Held as long as somebody in this process refers to it."""
 
     def __init__(self, path: Path) -> None:
-        self._file = os.open(path, os.O_RDONLY)
+        self._file = open_for_lock(path)
         finalize(self, os.close, self._file)
         try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock_file(self._file, wait=False)
         except BlockingIOError:
             raise Refusal(
                 "another process is writing into this run folder",

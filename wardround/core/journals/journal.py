@@ -6,10 +6,9 @@ audit log its end, a budget nothing.
 
 JSON with sorted keys, no spaces and ASCII only, so that equal content is equal bytes; reading refuses anything that is
 not written so. Every append waits for the disk. A crash can leave a torn last line, which has no newline: it never was
-an entry, and is reported or cut off. Needs a POSIX system (locks, file modes).
+an entry, and is reported or cut off.
 """
 
-import fcntl
 import hashlib
 import json
 import os
@@ -22,7 +21,7 @@ from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from wardround.core.errors import Refusal
-from wardround.core.files import append_line
+from wardround.core.files import BINARY, append_line, lock_file, read_at
 
 ROOT = "0" * 64
 """What the first line gives as the hash before it."""
@@ -134,7 +133,7 @@ class Journal(Generic[E]):
         flags = (os.O_RDWR | (os.O_CREAT if create else 0)) if write else os.O_RDONLY
         where, name = str(self.path), self.format.name
         try:
-            file = os.open(self.path, flags, 0o600)
+            file = os.open(self.path, flags | BINARY, 0o600)
         except OSError as problem:
             raise Refusal(
                 f"the {name} cannot be opened: {problem.strerror}", where=where, remedy="check its path"
@@ -142,7 +141,7 @@ class Journal(Generic[E]):
         try:
             if not stat.S_ISREG(os.fstat(file).st_mode):
                 raise Refusal(f"the {name} is not a file", where=where, remedy="check its path")
-            fcntl.flock(file, fcntl.LOCK_EX if write else fcntl.LOCK_SH)
+            lock_file(file, shared=not write)
             yield file
         finally:
             os.close(file)
@@ -273,7 +272,7 @@ def read_tail(file: int) -> tuple[bytes | None, int]:
     size = os.fstat(file).st_size
     for window in (1 << 14, 2 * LONGEST):  # most lines are short
         start = max(0, size - window)
-        whole, newline, rest = os.pread(file, size - start, start).rpartition(b"\n")
+        whole, newline, rest = read_at(file, size - start, start).rpartition(b"\n")
         _, another, last = whole.rpartition(b"\n")
         if another or start == 0:
             break

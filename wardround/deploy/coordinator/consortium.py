@@ -6,7 +6,6 @@ key signed the new one, and a revoked name is not given again, since whoever hol
 change is in the membership log, which all sites witness. Only one process at a time may be the coordinator of a home.
 """
 
-import fcntl
 import os
 import time
 from collections.abc import Iterator, Sequence
@@ -21,6 +20,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from wardround.core.clock import timestamp
 from wardround.core.errors import Refusal
+from wardround.core.files import lock_file
 from wardround.deploy.coordinator.two_servers.second_server import refuse_other_organisation, refuse_same_organisation
 from wardround.deploy.home import CoordinatorHome, CoordinatorSettings
 from wardround.deploy.home_folder import make_home_folder
@@ -393,7 +393,7 @@ def open_lock_file(home: CoordinatorHome) -> Iterator[int]:
 def try_lock(file: int) -> bool:
     """Whether the lock is ours now; it is let go when the file is closed, or with the process."""
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        lock_file(file, wait=False)
     except OSError:
         return False
     return True

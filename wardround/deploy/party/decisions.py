@@ -6,7 +6,6 @@ submits a study does not approve it; a withdrawal is final. Every decision is in
 
 import json
 import os
-import pwd
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -22,7 +21,7 @@ from wardround.deploy.home import PartyHome
 from wardround.deploy.person_keys import PersonKey, is_signed
 from wardround.deploy.protocol.status import Status
 from wardround.deploy.protocol.study_id import DIGITS, is_meant, study_id
-from wardround.deploy.roles import read_roles
+from wardround.deploy.roles import login_name, read_roles
 from wardround.deploy.trust.audit_log import event_entry
 from wardround.runs.folder import digest
 from wardround.runs.json_files import read_json, write_json
@@ -277,10 +276,7 @@ def signature_problem(home: PartyHome, decision: Decision) -> str:
 
 def current_login() -> str:
     """The operating system's name of whoever runs this process: no variable or option changes it."""
-    try:
-        return pwd.getpwuid(os.geteuid()).pw_name
-    except KeyError:
-        return str(os.geteuid())
+    return login_name() or str(os.geteuid())
 
 
 def check_person(by: str) -> str:

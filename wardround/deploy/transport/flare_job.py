@@ -6,7 +6,6 @@ This module must never load `cellnet` or `cellnet_filter`, which keep CellNet fr
 own messages are more than that.
 """
 
-import fcntl
 import math
 import os
 import shutil
@@ -30,6 +29,7 @@ from nvflare.apis.signal import Signal
 from nvflare.apis.workspace import Workspace
 
 from wardround.core.errors import Refusal
+from wardround.core.files import lock_file
 from wardround.deploy.coordinator.events import Event
 from wardround.deploy.coordinator.queue import known_rows, record_end, write_submission
 from wardround.deploy.coordinator.run_study import conduct
@@ -241,7 +241,7 @@ def lock_job(folder: Path) -> Iterator[None]:
     file = os.open(folder / "job.lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock_file(file, wait=False)
         except BlockingIOError:
             raise Refusal(
                 "another job is running this study", where=folder.name, remedy="wait for it, or abort it in FLARE"

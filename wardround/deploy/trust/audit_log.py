@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from wardround.core.clock import timestamp
 from wardround.core.errors import Refusal
-from wardround.core.files import stamp, write_whole
+from wardround.core.files import BINARY, stamp, write_at, write_whole
 from wardround.core.journals.journal import ROOT, End, Format, Journal, Violation
 from wardround.core.journals.journal_head import Head, head_path, head_problems
 from wardround.deploy.trust.certificates import Key
@@ -165,9 +165,9 @@ class AuditLog:
                 remedy="free some disk space; the site then continues by itself",
             ) from None
         head = sign_head(end.entries, end.hash, self.who, self.key)
-        handle = os.open(head_path(self.path), os.O_WRONLY)
+        handle = os.open(head_path(self.path), os.O_WRONLY | BINARY)
         try:
-            os.pwrite(handle, head_bytes(head), 0)  # in place, over as many bytes: needs no room
+            write_at(handle, head_bytes(head), 0)  # in place, over as many bytes: needs no room
         finally:
             os.close(handle)
         _ends[self.path] = stamps(file, self.path), end

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from wardround.core.errors import Refusal
-from wardround.core.files import write_whole
+from wardround.core.files import BINARY, write_at, write_whole
 from wardround.core.journals.journal import ROOT, Journal, Violation
 from wardround.core.journals.journal_head import Head, head_path, load_head
 from wardround.deploy.home import SiteHome
@@ -66,12 +66,12 @@ def write_ledger_head(home: SiteHome, entries: int, hash: str) -> None:
     path = head_path(ledger_path(home))
     with _head_file:
         try:
-            handle = os.open(path, os.O_WRONLY)
+            handle = os.open(path, os.O_WRONLY | BINARY)
         except FileNotFoundError:
             write_whole(path, content)
             return
         try:
-            os.pwrite(handle, content, 0)
+            write_at(handle, content, 0)
         finally:
             os.close(handle)
 

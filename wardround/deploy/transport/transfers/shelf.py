@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from wardround.core.files import BINARY, write_at
 from wardround.deploy.protocol.compression import Content, is_worth, pack
 from wardround.deploy.protocol.outline import SMALLEST_NAMED, Range, ReadOutline, Segment, name_of, without
 from wardround.deploy.protocol.wire import LARGEST_MESSAGE, Malformed
@@ -123,14 +124,14 @@ class IncomingMessage:
         self.is_long = True
         if self._file is None:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
+            self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | BINARY, 0o600)
             done = [(0, self.size)]
             for first, last in self.gaps:
                 done = without(done, first, last)
         else:
             done = [(begin, end)]
         for first, last in done:
-            os.pwrite(self._file, self.buffer[first:last], first)
+            write_at(self._file, self.buffer[first:last], first)
         words = "".join(f"{json.dumps(one)}\n" for one in done)
         with open(ranges_path(self._path), "a", encoding="utf-8") as file:
             file.write(words)
