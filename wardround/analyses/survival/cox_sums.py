@@ -67,7 +67,7 @@ def risks(rows: FollowUp, beta: Values, ties: Ties) -> Iterator[Risk]:
     for stratum in np.unique(rows.stratum):
         own = rows.stratum == stratum
         if rows.event[own].any():
-            yield risk_of(rows.x[own], rows.time[own], rows.event[own], beta, ties)
+            yield risk_of(rows.x[own], rows.time[own], rows.event[own], beta, ties, rows.entry[own])
 
 
 def site_likelihood(rows: FollowUp, beta: Values, ties: Ties) -> Likelihood:
