@@ -30,6 +30,7 @@ from wardround.core.bounds import Count
 from wardround.core.components.recipes import recorded
 from wardround.core.components.terms import Extent, Settings, Terms
 from wardround.core.contracts import Message, Report, Site
+from wardround.core.errors import Refusal
 
 LABEL = "Survival curves (Kaplan-Meier)"
 Values = np.ndarray[Any, Any]
@@ -37,7 +38,9 @@ Values = np.ndarray[Any, Any]
 
 def size_of(of: Extent) -> int:
     groups = MOST_LEVELS if of.settings.get("group") else 1
-    return NUMBERS + numbers_told(groups, max(len(of.settings["times"]), of.settings["bins"]) + 1)
+    return NUMBERS + numbers_told(
+        groups, max(len(of.settings["times"]), of.settings["bins"]) + 1, 2 if of.settings.get("entry") else 1
+    )
 
 
 def words_of(settings: Settings) -> str:
@@ -75,12 +78,15 @@ def kaplan_meier(
     bins: Count = 200,
     unit: str = "",
     check_units: bool = True,
+    entry: str = "",
     smallest_cell: Count = 1,
     noised: bool = False,
 ) -> Analysis:
     """Survival curves by group, with intervals, medians and survival at horizons."""
-    outcome = FollowUpOutcome(time, event, event_is)
+    outcome = FollowUpOutcome(time, event, event_is, entry=entry)
     if noised:
+        if entry:
+            raise Refusal("curves under [privacy] have no entry times", where="[analysis] entry", remedy="leave it out")
         return noised_curves(outcome, group=group, horizons=horizons, times=times, unit=unit)
 
     def begin(agreed: Agreed) -> CurveState:
@@ -98,7 +104,8 @@ def kaplan_meier(
             return Message(survey_of(rows, smallest_cell))
         groups = len(levels_of(agreed, group)) if group else 1
         edges = np.asarray(asked.arrays["edges"], np.float64)
-        return Message(count_rows(rows.time, rows.event, rows.group, edges, groups, 1, smallest_cell))
+        came = rows.entry if entry else None
+        return Message(count_rows(rows.time, rows.event, rows.group, edges, groups, 1, smallest_cell, came))
 
     def step(state: CurveState, answers: Message) -> CurveState:
         if state.survey is None:
@@ -121,6 +128,6 @@ def kaplan_meier(
         numbers = {**found.numbers, "exact": state.counted.is_exact}
         return found._replace(words=[*found.words, *general], numbers=numbers).report()
 
-    columns = tuple(dict.fromkeys(one for one in (time, event, group) if one))
+    columns = tuple(dict.fromkeys(one for one in (time, event, entry, group) if one))
     kind = kind_by_word("asked", {"survey": 1, "counts": 1})
     return Analysis(columns, begin, message, ask, step, report, most=2, kind=kind)

@@ -48,7 +48,8 @@ class FollowUp(NamedTuple):
     def where(self, rows: Values) -> "FollowUp":
         """Some of the rows."""
         parts = (self.time, self.event, self.x, self.group, self.stratum)
-        return FollowUp(*(part[rows] for part in parts), 0, self.entry[rows])
+        time, event, x, group, stratum = (part[rows] for part in parts)
+        return FollowUp(time, event, x, group, stratum, 0, self.entry[rows])
 
     def scaled(self, center: Values, scale: Values) -> "FollowUp":
         """With columns in units of their common spread."""
