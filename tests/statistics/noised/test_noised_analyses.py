@@ -210,6 +210,7 @@ def test_a_study_cannot_say_itself_that_its_sums_are_noised():
         analysis_of(study_of({"name": "glm", "formula": "temperature ~ age", "ranges": ["temperature = 30 to 45"]}))
 
 
+@pytest.mark.slow
 def test_a_table_over_real_sites_debits_their_ledgers(tmp_path):
     consortium = Consortium(tmp_path)
     tables = pd.concat([pd.read_csv(path) for path in consortium.tables.values()])

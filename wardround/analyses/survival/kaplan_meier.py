@@ -4,7 +4,7 @@ Kaplan and Meier, JASA 1958; Nelson 1972; Aalen 1978. Sites are asked twice: how
 patients leave, with and without an event, in each interval of a common axis. Where the edges are the distinct times
 (whole days, with as many intervals as days) the curve is that of all rows in one place; otherwise the exact curve is
 enclosed, and how far it can be is told. No interval tells of fewer patients or events than the smallest cell. Under
-[privacy] counts in declared intervals are noised instead (`noised_curves`).
+[privacy] counts in declared intervals are noised instead (`private_curves`).
 """
 
 from typing import Any, NamedTuple
@@ -13,7 +13,7 @@ import numpy as np
 
 from wardround.analyses.survival.counts import Counted, axis_words, count_rows, numbers_told, read_counts
 from wardround.analyses.survival.curves import curve_findings
-from wardround.analyses.survival.noised_curves import noised_curves
+from wardround.analyses.survival.private_curves import noised_curves
 from wardround.analyses.survival.rows import MOST_LEVELS, FollowUpOutcome, follow_up, levels_of
 from wardround.analyses.survival.survey import (
     NUMBERS,
