@@ -27,6 +27,7 @@ from wardround.analyses.forests.plan import TreePlan, outcome_of
 from wardround.analyses.forests.rows import binned, read_rows
 from wardround.analyses.forests.state import TreesState
 from wardround.core.contracts import Site
+from wardround.core.errors import Refusal
 from wardround.data.datasets.survival.rotterdam_gbsg import rotterdam_gbsg
 from wardround.data.datasets.survival.tcga_brca import tcga_brca
 from wardround.data.table import Table
@@ -126,12 +127,14 @@ def read_order(cohort: Cohort) -> Numbers:
 
 
 def regression(cohort: Cohort) -> float | None:
-    """Pooled Cox regression with a small ridge, on columns as numbers."""
+    """Pooled Cox regression; none where columns say the same (docs/results/survival.md has a ridge fit of those)."""
+    if len(cohort.columns) > 20:
+        return None
     learn = pd.concat(cohort.sites.sites.values())
     both = pd.get_dummies(pd.concat([learn, cohort.test])[list(cohort.columns)], drop_first=True).astype(float)
     both = ((both - both.mean()) / both.std()).loc[:, both.std() > 0].to_numpy()
     model = PHReg(learn[TIME], both[: len(learn)], learn[cohort.sites.target], ties="efron")
-    found = model.fit_regularized(alpha=0.01, L1_wt=0.0).params
+    found = model.fit().params
     return order(cohort.test, cohort.sites.target, both[len(learn) :] @ found)
 
 
@@ -161,8 +164,10 @@ def figures(python: str | None, cohort: Cohort) -> dict[str, Any]:
     coarse, _ = grow(cohort, sites, time_bins=10)
     alone = []
     for name, own in sites.items():
-        state_alone, _ = grow(cohort, {name: own})
-        alone.append(order(cohort.test, event, score(cohort, state_alone)))
+        try:
+            alone.append(order(cohort.test, event, score(cohort, grow(cohort, {name: own})[0])))
+        except Refusal:  # too few patients for a single split
+            continue
     assert state.common is not None
     assert state.common.time is not None
     found: dict[str, Any] = {
@@ -170,6 +175,7 @@ def figures(python: str | None, cohort: Cohort) -> dict[str, Any]:
         "all sites": order(cohort.test, event, score(cohort, state)),
         "all sites, 10 intervals": order(cohort.test, event, score(cohort, coarse)),
         "each site alone, mean": float(np.mean([one for one in alone if one is not None])),
+        "could not alone": len(sites) - len(alone),
         "Cox regression, pooled": regression(cohort),
         "bytes up a site": up,
     }

@@ -16,12 +16,15 @@ from wardround.core.codes.json_arrays import pack
 from wardround.core.contracts import Message, Site
 from wardround.core.errors import Refusal
 from wardround.data.query import Ask
+from wardround.data.value_forms import likely_form
 from wardround.queries.columns import as_codes, as_numbers, as_text, kind_of, list_some, suggest_name
 from wardround.queries.kinds_of import kinds_of
 from wardround.queries.names_of import MOST_NAMES, names_of
 
 Declared = Mapping[str, Sequence[str]]
 """The words of columns that the study itself tells."""
+LOOKED_AT = 1000
+"""Values by which the form of a column is guessed for a remedy."""
 
 
 def columns_of_analysis(frame: pd.DataFrame, columns: Sequence[str], where: str) -> pd.DataFrame:
@@ -38,7 +41,8 @@ def columns_of_analysis(frame: pd.DataFrame, columns: Sequence[str], where: str)
         if kind in ("date", "mixed"):
             held = "dates or times" if kind == "date" else "a mixture of text and numbers"
             dates = f'days = {{{name} = "2020-01-01"}} (days since a day, or since another column)'
-            figures = f'kinds = {{{name} = "number"}} with unreadable = "missing"'
+            form = likely_form(frame[name].dropna().head(LOOKED_AT).astype(str))
+            figures = f'kinds = {{{name} = "{form}"}}, with unreadable = "missing" for what is no number'
             raise Refusal(
                 f"column {name!r} holds {held}",
                 where=where,

@@ -5,6 +5,8 @@ apart, so that such a column is noticed, named, and read as it was meant.
 """
 
 import re
+from collections import Counter
+from collections.abc import Iterable
 from typing import Any, Literal
 
 import numpy as np
@@ -48,6 +50,18 @@ def form_of(text: str) -> Form:  # noqa: PLR0911 - one line a form
     if sign and form_of(text[sign.end() :]) in ("number", "comma"):
         return "bound"
     return "other"
+
+
+def likely_form(texts: Iterable[str]) -> NumberForm:
+    """In which form most of them are numbers, so that a remedy names the one that reads them.
+
+    >>> likely_form(["95%", "80%", "unknown"]), likely_form(["1,5", "2,25"]), likely_form(["<0.5", "3"])
+    ('percent', 'decimal_comma', 'number')
+    """
+    names: dict[Form, NumberForm] = {"percent": "percent", "comma": "decimal_comma", "thousands": "thousands_comma"}
+    counts = Counter(form_of(text) for text in texts)
+    most = max(names, key=lambda form: counts[form])
+    return names[most] if counts[most] > counts["number"] else "number"
 
 
 def read_number(text: str, form: NumberForm) -> float | None:

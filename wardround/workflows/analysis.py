@@ -59,6 +59,8 @@ from wardround.study.data_rules import refuse_dropped_rows
 from wardround.study.file import Study
 from wardround.workflows.expert import keep_functions, recorded_expert
 
+MOST_TOLD = 20
+"""Sites whose rows a note lists."""
 NO_TARGET = "(an analysis names its columns)"
 """Sources want the name of an outcome, of which an analysis has none."""
 
@@ -111,7 +113,9 @@ def check_analysis(study: Study) -> AnalysisPlan:
             lost[name] = lost.get(name, 0) + count
     unknown = [f"Words of {name} that are too rare to be told count as missing: {lost[name]}." for name in lost]
     few = few_notes({site.name: len(site.table) for site in rows}, study.data.preparation.smallest_cell)
-    return AnalysisPlan(study, recipe, analysis, agreed, rows, fingerprint_of(table), (*table.notes, *unknown, *few))
+    gaps = gap_notes(analysis, agreed, rows) if study.privacy is None else []
+    notes = (*table.notes, *unknown, *few, *gaps)
+    return AnalysisPlan(study, recipe, analysis, agreed, rows, fingerprint_of(table), notes)
 
 
 def table_of(study: Study) -> Table:
@@ -142,6 +146,20 @@ def few_notes(rows: Mapping[str, int], cell: int) -> list[str]:
     return (
         [f"Fewer than {cell} rows at {list_some(few)}: nothing is told of so few, so they add nothing."] if few else []
     )
+
+
+def gap_notes(analysis: Analysis, agreed: Agreed, sites: Sequence[Site]) -> list[str]:
+    """How many rows of each site are looked at; the others lack a value that is needed, or are not asked about."""
+    told = []
+    for site in sites:
+        whole = [site.table[list(analysis.columns)].notna().all(axis=1).to_numpy()]
+        flags = whole if analysis.covers is None else analysis.covers(agreed, site)
+        looked = [int(np.count_nonzero(one)) for one in flags]
+        if looked and min(looked) < len(site.table):
+            upto = f"{min(looked):,}" if min(looked) == max(looked) else f"{min(looked):,} to {max(looked):,}"
+            told.append(f"{site.name} {upto} of {len(site.table):,}")
+    rest = "The others lack a value that is needed, or are not asked about; nothing is filled in."
+    return [f"Rows that are looked at: {'; '.join(told[:MOST_TOLD])}. {rest}"] if told else []
 
 
 def run_analysis(

@@ -62,5 +62,5 @@ def test_bone_marrow_transplants_by_hospital():
 def test_causes_must_be_named():
     with pytest.raises(Refusal, match="must be named once"):
         found(cumulative_incidence(time="time", event="outcome", causes=()), two_causes())
-    with pytest.raises(Refusal, match="nobody had the event"):
+    with pytest.raises(Refusal, match="No site has told of outcome = none"):
         found(cumulative_incidence(time="time", event="outcome", causes=("none",)), two_causes())

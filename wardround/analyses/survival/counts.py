@@ -23,12 +23,13 @@ class Counted(NamedTuple):
     """Over how long a time all patients together are spread, since fewer than a cell left in their interval."""
     withheld: Values
     """Sites that tell nothing of a group, since it has fewer patients or events than a cell."""
+    entered: Values | None = None
+    """Who comes under observation in each interval, where a study has entry times."""
 
     def table(self, edges: Values, group: int, fewest: int = 1) -> LifeTable:
         """The life table of one group, whatever the cause, as long as so many of it are followed."""
-        whole = life_table(
-            edges, self.events[:, group].sum(axis=0), self.left[group], float(self.patients[group]), self.is_exact
-        )
+        events, entered = self.events[:, group].sum(axis=0), None if self.entered is None else self.entered[group]
+        whole = life_table(edges, events, self.left[group], float(self.patients[group]), self.is_exact, entered)
         # Where blocks are spread over time, the last of them ends with nobody left, and a curve at nothing.
         length = max(int((whole.at_risk >= fewest).sum()), 1) if fewest > 1 else len(edges)
         return LifeTable(
@@ -37,6 +38,7 @@ class Counted(NamedTuple):
             whole.events[:length],
             whole.censored[:length],
             whole.exact,
+            entered=None if entered is None else entered[:length],
         )
 
     @property
@@ -45,12 +47,19 @@ class Counted(NamedTuple):
 
 
 def count_rows(
-    time: Values, cause: Values, group: Values, edges: Values, groups: int, causes: int, cell: int
+    time: Values,
+    cause: Values,
+    group: Values,
+    edges: Values,
+    groups: int,
+    causes: int,
+    cell: int,
+    entry: Values | None = None,
 ) -> dict[str, Values]:
-    """What a site answers; `cause` is 0 for the censored. Blocks hide who left when: see `blocks_of`."""
+    """What a site answers; `cause` is 0 for the censored. Blocks hide who left (and entered) when: see `blocks_of`."""
     size = len(edges)
     patients, withheld, left = np.zeros(groups), np.zeros(groups), np.zeros((groups, size))
-    events = np.zeros((causes, groups, size))
+    events, entered = np.zeros((causes, groups, size)), np.zeros((groups, size))
     blur = off = 0.0
     place = intervals_of(time, edges)
     cause = struck_within(cause, place, size)
@@ -68,6 +77,13 @@ def count_rows(
         left[number_], events[:, number_] = told[:, 0], told[:, 1:].T
         blur += float(blocks.widths(edges).sum())
         off += float(off_edge(time[own], edges).any())
+        if entry is not None:
+            came = intervals_of(entry[own], edges)
+            coming = blocks_of(came, np.zeros((len(came), 0)), cell, size)
+            assert coming is not None, "a cell of patients is there, and no event is counted"
+            entered[number_] = coming.told(np.ones((len(came), 1)))[:-1, 0]
+            blur += float(coming.widths(edges).sum()) if cell > 1 else 0.0
+            off += float(off_edge(entry[own], edges).any())
     return {
         "patients": patients,
         "events": events,
@@ -75,6 +91,7 @@ def count_rows(
         "off": np.asarray(off),
         "blur": np.asarray(blur),
         "withheld": withheld,
+        **({} if entry is None else {"entered": entered}),
     }
 
 
@@ -87,6 +104,7 @@ def read_counts(arrays: dict[str, Values]) -> Counted:
         float(arrays["off"]),
         float(arrays["blur"]),
         arrays["withheld"],
+        arrays.get("entered"),
     )
 
 

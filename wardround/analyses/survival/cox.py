@@ -113,7 +113,7 @@ class CoxPlan(NamedTuple):
         """All columns that a site's table must have."""
         held = self.hold_out.partition("=")[0].strip()
         terms = formula_of(self.formula, self.outcome.time).columns[1:] if self.formula else ()
-        named = (self.outcome.time, self.outcome.event, *self.columns, *terms, *self.strata, held)
+        named = (self.outcome.time, self.outcome.event, self.outcome.entry, *self.columns, *terms, *self.strata, held)
         return tuple(dict.fromkeys(one for one in named if one))
 
     def design(self, agreed: Agreed) -> tuple[Covariate, ...]:
@@ -159,11 +159,12 @@ def cox(
     bins: Count = 100,
     unit: str = "",
     check_units: bool = True,
+    entry: str = "",
     smallest_cell: Count = 1,
 ) -> Analysis:
     """Cox regression: hazard ratios with intervals and tests, checks, site by site on request, and predictions."""
     plan = CoxPlan(
-        FollowUpOutcome(time, event, event_is),
+        FollowUpOutcome(time, event, event_is, entry=entry),
         *(
             columns,
             formula,
@@ -204,6 +205,14 @@ def begin(plan: CoxPlan, agreed: Agreed) -> CoxState:
     terms = formula_of(plan.formula, plan.outcome.time).columns[1:] if plan.formula else plan.columns
     if {plan.outcome.time, plan.outcome.event} & set(terms):
         raise Refusal("time and event are what is explained: they cannot be columns of the model too")
+    if plan.outcome.entry and (not plan.by_site or plan.horizons):
+        raise Refusal(
+            "with entry times patients are compared within their own site, and no curve is predicted",
+            where="[analysis] entry",
+            remedy="leave out by_site = false and horizons",
+        )
+    if plan.outcome.entry in {plan.outcome.time, plan.outcome.event, *terms} - {""}:
+        raise Refusal(f"'{plan.outcome.entry}' says when patients enter: it cannot be anything else too")
     if plan.robust and not plan.by_site:
         raise Refusal("robust errors need risk sets within sites", remedy="set by_site = true, or robust = false")
     if plan.hold_out and "=" not in plan.hold_out:

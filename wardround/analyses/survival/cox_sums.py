@@ -67,7 +67,7 @@ def risks(rows: FollowUp, beta: Values, ties: Ties) -> Iterator[Risk]:
     for stratum in np.unique(rows.stratum):
         own = rows.stratum == stratum
         if rows.event[own].any():
-            yield risk_of(rows.x[own], rows.time[own], rows.event[own], beta, ties)
+            yield risk_of(rows.x[own], rows.time[own], rows.event[own], beta, ties, rows.entry[own])
 
 
 def site_likelihood(rows: FollowUp, beta: Values, ties: Ties) -> Likelihood:
@@ -136,8 +136,8 @@ def site_baseline(rows: FollowUp, beta: Values, edges: Values, cell: int) -> dic
 
 
 def site_pairs(rows: FollowUp, beta: Values, cell: int) -> Values:
-    """Comparable pairs of the site's own patients: how many, ordered right, tied."""
-    if len(rows.time) < cell:
+    """Comparable pairs of the site's own patients: how many, ordered right, tied; none where patients enter late."""
+    if len(rows.time) < cell or np.isfinite(rows.entry).any():
         return np.zeros(3)
     return np.asarray(comparable_pairs(rows.time, rows.event, rows.x @ beta), np.float64)
 

@@ -28,6 +28,7 @@ from wardround.core.components.recipes import recorded
 from wardround.core.components.terms import Extent, Settings, Terms
 from wardround.core.contracts import Message, Report, Site
 from wardround.core.errors import Refusal
+from wardround.queries.columns import suggest_name
 from wardround.statistics.survival.gray import gray_test
 from wardround.statistics.survival.incidence import Incidence, incidence_of
 from wardround.statistics.survival.life_table import at_time, log_log_interval
@@ -83,8 +84,7 @@ def cumulative_incidence(
 
     def begin(agreed: Agreed) -> IncidenceState:
         check_times(times, bins)
-        if not causes or len(set(causes)) != len(causes):
-            raise Refusal("causes: each value of the event column that is an event must be named once")
+        refuse_causes(agreed, event, causes)
         return IncidenceState(agreed, levels_of(agreed, group) if group else ("all",))
 
     def message(state: IncidenceState) -> Message | None:
@@ -179,3 +179,16 @@ def numbers_of(found: Incidence, causes: tuple[str, ...]) -> dict[str, Any]:
         for place, cause in enumerate(causes)
     }
     return {"survival": found.survival.tolist(), "causes": each}
+
+
+def refuse_causes(agreed: Agreed, event: str, causes: tuple[str, ...]) -> None:
+    if not causes or len(set(causes)) != len(causes):
+        raise Refusal("causes: each value of the event column that is an event must be named once")
+    known = agreed.columns[event].levels if event in agreed.columns else ()
+    unknown = [cause for cause in causes if known and cause not in known]
+    if unknown:
+        raise Refusal(
+            f"no site has told of {event} = {unknown[0]}",
+            where="[analysis] causes",
+            remedy=f"{suggest_name(unknown[0], known)}; or leave it out",
+        )

@@ -31,12 +31,12 @@ def curve_findings(
         for (_, head, table, curve), hidden in zip(told, withheld, strict=True)
     ]
     medians: list[Row] = [
-        [name, whole(table.at_risk[0]), whole(table.events.sum()), *median_of(curve), whole(hidden)]
+        [name, whole(table.people), whole(table.events.sum()), *median_of(curve), whole(hidden)]
         for (name, _, table, curve), hidden in zip(told, withheld, strict=True)
     ]
     later: list[Row] = []
     for name, head, table, curve in told:
-        for time in horizons if table.at_risk[0] else ():
+        for time in horizons if table.people else ():
             if time > table.edges[-1] and len(table.edges) < len(edges):
                 words.append(f"After {of_time(time, unit)} too few of {head} are followed to tell.")
                 continue
@@ -67,7 +67,7 @@ def curve_findings(
 
 def median_sentence(head: str, table: LifeTable, curve: Curve, unit: str, withheld: bool) -> str:
     """When half had the event, or that they have not yet."""
-    if table.at_risk[0] == 0:
+    if table.people == 0:
         return f"Of {head} {'too few are at any site to tell' if withheld else 'nothing is known'}."
     middle, low, high = median_of(curve)
     if middle is None:

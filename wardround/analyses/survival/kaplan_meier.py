@@ -4,7 +4,7 @@ Kaplan and Meier, JASA 1958; Nelson 1972; Aalen 1978. Sites are asked twice: how
 patients leave, with and without an event, in each interval of a common axis. Where the edges are the distinct times
 (whole days, with as many intervals as days) the curve is that of all rows in one place; otherwise the exact curve is
 enclosed, and how far it can be is told. No interval tells of fewer patients or events than the smallest cell. Under
-[privacy] counts in declared intervals are noised instead (`noised_curves`).
+[privacy] counts in declared intervals are noised instead (`private_curves`).
 """
 
 from typing import Any, NamedTuple
@@ -13,7 +13,7 @@ import numpy as np
 
 from wardround.analyses.survival.counts import Counted, axis_words, count_rows, numbers_told, read_counts
 from wardround.analyses.survival.curves import curve_findings
-from wardround.analyses.survival.noised_curves import noised_curves
+from wardround.analyses.survival.private_curves import noised_curves
 from wardround.analyses.survival.rows import MOST_LEVELS, FollowUpOutcome, follow_up, levels_of
 from wardround.analyses.survival.survey import (
     NUMBERS,
@@ -30,6 +30,7 @@ from wardround.core.bounds import Count
 from wardround.core.components.recipes import recorded
 from wardround.core.components.terms import Extent, Settings, Terms
 from wardround.core.contracts import Message, Report, Site
+from wardround.core.errors import Refusal
 
 LABEL = "Survival curves (Kaplan-Meier)"
 Values = np.ndarray[Any, Any]
@@ -37,7 +38,9 @@ Values = np.ndarray[Any, Any]
 
 def size_of(of: Extent) -> int:
     groups = MOST_LEVELS if of.settings.get("group") else 1
-    return NUMBERS + numbers_told(groups, max(len(of.settings["times"]), of.settings["bins"]) + 1)
+    return NUMBERS + numbers_told(
+        groups, max(len(of.settings["times"]), of.settings["bins"]) + 1, 2 if of.settings.get("entry") else 1
+    )
 
 
 def words_of(settings: Settings) -> str:
@@ -75,12 +78,15 @@ def kaplan_meier(
     bins: Count = 200,
     unit: str = "",
     check_units: bool = True,
+    entry: str = "",
     smallest_cell: Count = 1,
     noised: bool = False,
 ) -> Analysis:
     """Survival curves by group, with intervals, medians and survival at horizons."""
-    outcome = FollowUpOutcome(time, event, event_is)
+    outcome = FollowUpOutcome(time, event, event_is, entry=entry)
     if noised:
+        if entry:
+            raise Refusal("curves under [privacy] have no entry times", where="[analysis] entry", remedy="leave it out")
         return noised_curves(outcome, group=group, horizons=horizons, times=times, unit=unit)
 
     def begin(agreed: Agreed) -> CurveState:
@@ -98,7 +104,8 @@ def kaplan_meier(
             return Message(survey_of(rows, smallest_cell))
         groups = len(levels_of(agreed, group)) if group else 1
         edges = np.asarray(asked.arrays["edges"], np.float64)
-        return Message(count_rows(rows.time, rows.event, rows.group, edges, groups, 1, smallest_cell))
+        came = rows.entry if entry else None
+        return Message(count_rows(rows.time, rows.event, rows.group, edges, groups, 1, smallest_cell, came))
 
     def step(state: CurveState, answers: Message) -> CurveState:
         if state.survey is None:
@@ -121,6 +128,6 @@ def kaplan_meier(
         numbers = {**found.numbers, "exact": state.counted.is_exact}
         return found._replace(words=[*found.words, *general], numbers=numbers).report()
 
-    columns = tuple(dict.fromkeys(one for one in (time, event, group) if one))
+    columns = tuple(dict.fromkeys(one for one in (time, event, entry, group) if one))
     kind = kind_by_word("asked", {"survey": 1, "counts": 1})
     return Analysis(columns, begin, message, ask, step, report, most=2, kind=kind)

@@ -29,6 +29,8 @@ class FollowUpOutcome(NamedTuple):
     """Where several compete: the event is then 1 for the first of them, 2 for the second, ..."""
     setting: str = "event_is"
     """What a study calls that value."""
+    entry: str = ""
+    """Which column tells when a patient came under observation (left truncation)."""
 
 
 class FollowUp(NamedTuple):
@@ -40,10 +42,14 @@ class FollowUp(NamedTuple):
     group: Values
     stratum: Values
     missing: int
+    entry: Values
+    """After which time a patient is at risk; -inf where all are from the beginning."""
 
     def where(self, rows: Values) -> "FollowUp":
         """Some of the rows."""
-        return FollowUp(self.time[rows], self.event[rows], self.x[rows], self.group[rows], self.stratum[rows], 0)
+        parts = (self.time, self.event, self.x, self.group, self.stratum)
+        time, event, x, group, stratum = (part[rows] for part in parts)
+        return FollowUp(time, event, x, group, stratum, 0, self.entry[rows])
 
     def scaled(self, center: Values, scale: Values) -> "FollowUp":
         """With columns in units of their common spread."""
@@ -82,6 +88,20 @@ def times_of(site: Site, name: str) -> Values:
     if np.isinf(times).any():
         raise Refusal(f"the column '{name}' has infinite times", where=f"site {site.name}")
     return times
+
+
+def entries_of(site: Site, outcome: FollowUpOutcome, time: Values) -> Values:
+    """When each patient came under observation, which is before the follow-up ends."""
+    if not outcome.entry:
+        return np.full(len(time), -np.inf)
+    entry = times_of(site, outcome.entry)
+    if (entry >= time).any():
+        raise Refusal(
+            f"some patients enter ('{outcome.entry}') when their follow-up ('{outcome.time}') is over, or later",
+            where=f"site {site.name}",
+            remedy="both count from the same beginning, in the same unit; leave out who was never under observation",
+        )
+    return entry
 
 
 def events_of(site: Site, outcome: FollowUpOutcome) -> Values:
@@ -157,6 +177,8 @@ def follow_up(
     if held_out:
         column, _, value = (part.strip() for part in held_out.partition("="))
         asked = (codes_of(site, column, (value,)) == 0) == held
-    lost = lost | np.isnan(time) | np.isnan(event) | np.isnan(x).any(axis=1)
+    entry = entries_of(site, outcome, time)
+    lost = lost | np.isnan(entry) | np.isnan(time) | np.isnan(event) | np.isnan(x).any(axis=1)
     kept = asked & ~lost
-    return FollowUp(time[kept], event[kept], x[kept], code[kept], stratum[kept], int((asked & lost).sum()))
+    missing = int((asked & lost).sum())
+    return FollowUp(time[kept], event[kept], x[kept], code[kept], stratum[kept], missing, entry[kept])

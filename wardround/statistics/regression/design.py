@@ -71,7 +71,14 @@ def design_of(formula: Formula, agreed: Agreed, *, event: str = "", binary: bool
     outcome = agreed.columns[formula.outcome]
     events: dict[str, str] = {}
     if outcome.kind == "category":
-        if not binary or len(outcome.levels) != 2:
+        if binary and len(outcome.levels) != 2:
+            raise Refusal(
+                f"the outcome {formula.outcome!r} has {len(outcome.levels)} classes "
+                f"({', '.join(outcome.levels[:6])}), and a binomial regression takes two",
+                where=WHERE,
+                remedy="join them to two with recode in [data.cleaning], or grow boosted_trees, which take more",
+            )
+        if not binary:
             raise Refusal(
                 f"the outcome {formula.outcome!r} holds the words {', '.join(outcome.levels[:6])}",
                 where=WHERE,

@@ -145,11 +145,11 @@ def column_scales(design: Design, known: dict[str, tuple[float, float]]) -> tupl
 
 
 def after_step(state: NoisedAscent, bounded: Bounded, told: Message) -> NoisedAscent:
-    """By the mean of the last few informations, whose smallest directions are kept clear of their noise."""
+    """By the information there, and among the looks by the mean of theirs; small directions are kept clear of noise."""
     width, noise = state.design.width, float(told.arrays.get(NOISE, 0.0))
     scale = bounded.scale(width)
     information = (*state.information, unpacked(np.asarray(told.arrays["information"]), width) / scale)
-    recent = np.mean(information[-3:], axis=0)
+    recent = np.mean(information[min(len(information), STEPS - LOOKS) - 1 :], axis=0)
     values, vectors = np.linalg.eigh(recent)
     floor = max(noise / scale * math.sqrt(width), 1e-9 * float(np.abs(values).max()), 1e-12)
     move = vectors @ ((vectors.T @ np.asarray(told.arrays["score"])) / np.maximum(values, floor))

@@ -27,17 +27,32 @@ class LifeTable(NamedTuple):
     """Standard deviation of the noise in each count of events, of the censored, and of those beyond the axis."""
     steps: int = 0
     """Of a table under noise that ends early: how many intervals were counted."""
+    entered: Values | None = None
+    """Who comes under observation in each interval, where not all are from the beginning."""
+
+    @property
+    def people(self) -> float:
+        """All who are ever at risk."""
+        return float(self.at_risk[0] if self.entered is None else self.entered.sum())
 
     @property
     def effective(self) -> Values:
         """At risk when the events happen."""
-        return self.at_risk if self.exact else self.at_risk - self.censored / 2
+        if self.exact:
+            return self.at_risk
+        return self.at_risk - self.censored / 2 + (0.0 if self.entered is None else self.entered / 2)
 
 
-def life_table(edges: Values, events: Values, left: Values, patients: float, exact: bool = True) -> LifeTable:
-    """From events and all who left in each interval; those who stay beyond the axis are at risk throughout."""
-    at_risk = patients - np.concatenate([[0.0], np.cumsum(left)[:-1]])
-    return LifeTable(edges, at_risk, events, left - events, exact)
+def life_table(
+    edges: Values, events: Values, left: Values, patients: float, exact: bool = True, entered: Values | None = None
+) -> LifeTable:
+    """From events and all who left in each interval; those who stay beyond the axis are at risk throughout.
+
+    Who entered in an interval is at risk from the next one on.
+    """
+    there = patients if entered is None else np.concatenate([[0.0], np.cumsum(entered)[:-1]])
+    at_risk = there - np.concatenate([[0.0], np.cumsum(left)[:-1]])
+    return LifeTable(edges, at_risk, events, left - events, exact, entered=entered)
 
 
 class Curve(NamedTuple):
@@ -76,7 +91,8 @@ def curve_of(table: LifeTable, level: float = 0.95) -> Curve:
     if table.noise:
         low = np.where(survival >= 1, np.maximum(1 - norm.ppf(0.5 + level / 2) * error, 0.0), low)
     first = np.minimum(share(events, table.at_risk - table.censored), 1.0) if not table.exact else hazard
-    last = share(events, table.at_risk) if not table.exact else hazard
+    most = table.at_risk if table.entered is None else table.at_risk + table.entered
+    last = share(events, most) if not table.exact else hazard
     return Curve(
         table.edges,
         survival,

@@ -37,16 +37,21 @@ class Risk(NamedTuple):
     x: Values
     time: Values
     event: Values
+    entry: Values
+    """From when on a row is at risk: after this time (left truncation); -inf: from the beginning."""
     weight: Values
     """exp(x beta)."""
     log_weight: Values
     terms: EventTerms
 
 
-def risk_of(x: Values, time: Values, event: Values, beta: Values, ties: Ties = "efron") -> Risk:
+def risk_of(
+    x: Values, time: Values, event: Values, beta: Values, ties: Ties = "efron", entry: Values | None = None
+) -> Risk:
     """The terms of the rows of one stratum; `event` is 0 or 1."""
     order = np.argsort(time, kind="stable")
-    x, time, event = x[order], time[order], event[order]
+    entry = np.full(len(time), -np.inf) if entry is None else entry
+    x, time, event, entry = x[order], time[order], event[order], entry[order]
     log_weight = x @ beta
     # Subtracting the largest changes no quotient and keeps exp() finite; the logarithm of S0 gets it back.
     shift = float(log_weight.max(initial=0.0))
@@ -55,6 +60,11 @@ def risk_of(x: Values, time: Values, event: Values, beta: Values, ties: Ties = "
     moments = np.column_stack([weight, x * weight[:, None]])
     later = np.cumsum(moments[::-1], axis=0)[::-1]
     at_risk = later[np.searchsorted(time, time[struck], side="left")]
+    if np.isfinite(entry).any():
+        # Of those who leave later, who has not entered yet is not at risk.
+        late = np.argsort(entry, kind="stable")
+        outside = np.concatenate([np.cumsum(moments[late][::-1], axis=0)[::-1], np.zeros((1, moments.shape[1]))])
+        at_risk = at_risk - outside[np.searchsorted(entry[late], time[struck], side="left")]
     distinct, group, size = np.unique(time[struck], return_inverse=True, return_counts=True)
     tied = np.zeros((len(distinct), moments.shape[1]))
     np.add.at(tied, group, moments[struck])
@@ -65,7 +75,7 @@ def risk_of(x: Values, time: Values, event: Values, beta: Values, ties: Ties = "
         at_risk = at_risk - taken[:, None] * tied[group]
     bottom = at_risk[:, 0]
     mean = at_risk[:, 1:] / bottom[:, None]
-    return Risk(x, time, event, weight, log_weight - shift, EventTerms(time[struck], bottom, mean, taken))
+    return Risk(x, time, event, entry, weight, log_weight - shift, EventTerms(time[struck], bottom, mean, taken))
 
 
 def likelihood_of(risk: Risk) -> Likelihood:
@@ -80,8 +90,14 @@ def exposure_of(risk: Risk, factor: Values) -> Values:
     """Per row: the sum of factor / S0 over the terms at which it is at risk, less what tied events are spared."""
     part = factor / risk.terms.bottom
     running = np.concatenate([[0.0], np.cumsum(part)])
-    exposure = running[np.searchsorted(risk.terms.time, risk.time, side="right")]
+    exposure = between(risk, running)
     return exposure - tied_share(risk, part * risk.terms.taken)
+
+
+def between(risk: Risk, running: Values) -> Values:
+    """Per row: how much a running sum over terms grows while the row is at risk."""
+    last, first = (np.searchsorted(risk.terms.time, at, side="right") for at in (risk.time, risk.entry))
+    return np.asarray(running[last] - running[first])
 
 
 def tied_share(risk: Risk, part: Values) -> Values:
@@ -108,7 +124,7 @@ def score_residuals(risk: Risk) -> Values:
     part = risk.terms.mean / risk.terms.bottom[:, None]
     for column in range(risk.x.shape[1]):
         running = np.concatenate([[0.0], np.cumsum(part[:, column])])
-        at = running[np.searchsorted(risk.terms.time, risk.time, side="right")]
+        at = between(risk, running)
         at = at - tied_share(risk, part[:, column] * risk.terms.taken)
         residuals[:, column] += risk.weight * at
     struck = np.flatnonzero(risk.event > 0)
