@@ -7,7 +7,7 @@ cohorts in every repeat. The tables show which settings follow the uncompressed 
 
     python -m benchmarks.cifar --rounds 60 --repeats 2
 
-prints the table of docs/results/cifar10.md; needs WARDROUND_DATA with the folder cifar10. `--keep FILE` as in
+prints a table; needs WARDROUND_DATA with the folder cifar10. `--keep FILE` as in
 `fewer_bytes`: what is done already is taken from there.
 """
 

@@ -157,7 +157,7 @@ def refuse_unfit(counts: Mapping[str, int], kinds: tuple[float, ...], aggregator
         raise Refusal(
             "the model has no hidden units that could be left out",
             where=where,
-            remedy="take the model mlp, cnn or lstm, or the algorithm fed_avg",
+            remedy="take the model mlp, cnn, all_conv or lstm, or the algorithm fed_avg",
         )
     if any(not 0 < share <= 1 for share in kinds):
         told = f"widths must be greater than 0 and at most 1, not {list(kinds)}"
