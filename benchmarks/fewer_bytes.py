@@ -38,6 +38,7 @@ TARGETS = (0.90, 0.93, 0.95, 0.96)
 class Method(NamedTuple):
     width: float = 1.0
     transform: Transform | None = None
+    rescale: bool = False
 
 
 def methods() -> dict[str, Method]:
@@ -45,10 +46,11 @@ def methods() -> dict[str, Method]:
         "FedAvg": Method(),
         "moderate": Method(1.0, compression()),
         "moderate, 0.75": Method(0.75, compression()),
+        "moderate, 0.75 rescaled": Method(0.75, compression(), rescale=True),
         "conservative, 0.75": Method(0.75, compression(scheme="conservative")),
         "aggressive, 0.75": Method(0.75, compression(scheme="aggressive")),
         "moderate, 0.5": Method(0.5, compression()),
-        "eden 2, 0.75": Method(0.75, eden(bits=2)),
+        "eden 2, 0.75 rescaled": Method(0.75, eden(bits=2), rescale=True),
     }
 
 
@@ -64,7 +66,7 @@ class Study:
         settings: dict[str, Any] = {"learning_rate": 0.15, "batch_size": 10}
         if method.width == 1.0:
             return fed_avg(self.model, weighted_mean(), **settings)
-        return federated_dropout(self.model, weighted_mean(), width=method.width, **settings)
+        return federated_dropout(self.model, weighted_mean(), width=method.width, rescale=method.rescale, **settings)
 
     def run(self, method: Method, seed: int) -> dict[str, Any]:
         """Accuracy at every look, and the bytes of a round."""

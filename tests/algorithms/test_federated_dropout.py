@@ -163,6 +163,28 @@ def test_units_are_chosen_as_their_papers_say():
     assert np.abs(np.bincount(drawn.ravel(), minlength=8) - 1500).max() < 5 * 31
 
 
+def test_rescaled_parts_are_sent_larger_and_their_updates_are_added_as_they_are(network, first):
+    # 4 of 8 and 2 of 4 units: what comes from them counts twice; the first layer's inputs are all there.
+    plain, doubled = (
+        federated_dropout(network, weighted_mean(), width=0.5, selection="ordered", rescale=rescale)
+        for rescale in (False, True)
+    )
+    state = plain.init(first, 1)
+    whole, larger = (one.broadcast(state).arrays["params"] for one in (plain, doubled))
+    for name, array in whole.items():
+        times = 2.0 if name in ("dense_1/kernel", "dense_2/kernel") else 1.0
+        np.testing.assert_array_equal(larger[name], times * array)
+    update = jax.tree.map(jnp.ones_like, whole)
+    after = [one.server(state, Message({"update": update})) for one in (plain, doubled)]
+    jax.tree.map(np.testing.assert_array_equal, *after)
+    # Random parts are cut by the tailoring, by the same rule.
+    drawn = federated_dropout(network, weighted_mean(), width=0.5, rescale=True)
+    part = drawn.tailoring.cut(Message(dict(state)), 0, 0, jax.random.key(1)).arrays["params"]
+    kernel = np.asarray(first["dense_2/kernel"])
+    for line in np.asarray(part["dense_2/kernel"]):
+        assert np.isclose(line, 2 * kernel).all(axis=1).any()
+
+
 @pytest.mark.parametrize("selection", [pytest.param("ordered", marks=SLOW), "rolling"])
 def test_a_part_that_all_hold_works_under_a_secure_sum(selection, even, network):
     algorithm = federated_dropout(network, weighted_mean(), width=0.5, selection=selection)

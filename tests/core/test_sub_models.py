@@ -1,11 +1,13 @@
 """Sub-models by hand: what is cut out, where it goes back, and who held which entry."""
 
+from itertools import combinations
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from wardround.core.contracts import Task
-from wardround.core.sub_models import cut_out, held, mean_of_holders, put_in, unit_counts
+from wardround.core.sub_models import cut_out, held, mean_of_holders, put_in, scale_inputs, unit_counts
 from wardround.models.cnn import cnn
 from wardround.models.mlp import mlp
 
@@ -78,3 +80,24 @@ def test_every_array_of_a_network_is_declared():
     for model in (cnn(Task((8, 8), ("a", "b")), channels=(2,), dense=3), mlp(Task((5,)), hidden=(3, 2))):
         shapes = jax.eval_shape(model.init, jax.random.key(0))
         assert {name: len(axes) for name, axes in model.units} == {name: leaf.ndim for name, leaf in shapes.items()}
+
+
+def test_rescaled_parts_compute_on_average_what_the_whole_does():
+    """Logits are linear in the units before them, so their mean over all choices of 3 of 5 units is the whole's."""
+    model = mlp(Task((4,), tuple("abc")), hidden=(5,))
+    params, x = numbers_for(model), np.random.default_rng(1).normal(size=(6, 4)).astype(np.float32)
+    counts = unit_counts(model.units, params)
+
+    def logits(given):
+        hidden = np.maximum(x @ given["dense_0/kernel"] + given["dense_0/bias"], 0)
+        return hidden @ given["dense_1/kernel"] + given["dense_1/bias"]
+
+    def part(kept):
+        chosen = {"dense_0": jnp.array(kept)}
+        return scale_inputs(model.units, cut_out(model.units, params, chosen), counts, chosen)
+
+    parts = [part(kept) for kept in combinations(range(5), 3)]
+    np.testing.assert_allclose(np.mean([logits(one) for one in parts], axis=0), logits(params), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(parts[0]["dense_1/kernel"], params["dense_1/kernel"][:3] * 5 / 3, rtol=1e-6)
+    np.testing.assert_array_equal(parts[0]["dense_0/kernel"], params["dense_0/kernel"][:, :3])
+    jax.tree.map(np.testing.assert_array_equal, part(range(5)), params)

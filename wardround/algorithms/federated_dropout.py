@@ -8,7 +8,9 @@ unit a round, as in FedRolex (Alam et al., NeurIPS 2022).
 
 `width` is the share of units that a site is sent; `widths` says it for single sites, by their names, such as one whose
 computer is slow. `merge = "holders"` averages each number over the sites that held it; `"zeros"` over all of them, as
-if the others had learned nothing there. Width 1 is FedAvg.
+if the others had learned nothing there. Width 1 is FedAvg. With `rescale` a layer that comes behind n of N units takes
+what they send N / n times (as dropout does, Srivastava et al., JMLR 2014), so that a part computes about what the whole
+would, and the whole what its parts have learned to; updates are added as they are. The papers' parts are not rescaled.
 
 Sends, trains and holds about width² of a dense model's numbers. A site never sees the whole model in a round; to judge
 or use it, it is sent whole. Where all sites hold the same units (rolling or ordered with one width) it works under a
@@ -28,7 +30,7 @@ from wardround.core.answers import Weights
 from wardround.core.bounds import Bound, BySite, Count, CountOrAll, Momentum, Positive
 from wardround.core.contracts import Aggregator, Algorithm, Array, Key, Message, Model, Params, Tailoring, Tree
 from wardround.core.errors import Refusal
-from wardround.core.sub_models import cut_out, held, mean_of_holders, put_in, unit_counts
+from wardround.core.sub_models import cut_out, held, mean_of_holders, put_in, scale_inputs, unit_counts
 
 LABEL = "Common model (dropout)"
 
@@ -50,6 +52,7 @@ def federated_dropout(
     momentum: Momentum = 0.0,
     weights: Weights = "samples",
     server_learning_rate: Positive = 1.0,
+    rescale: bool = False,
 ) -> Algorithm:
     """FedAvg on sub-models: each site trains a share (width) of every layer's units, drawn anew in every round."""
     plain = fed_avg(
@@ -74,6 +77,10 @@ def federated_dropout(
             for place, (layer, count) in enumerate(sorted(counts.items()))
         }
 
+    def part_of(params: Params, kept: Mapping[str, Array]) -> Params:
+        part = cut_out(units, params, kept)
+        return scale_inputs(units, part, counts, kept) if rescale else part
+
     def widen(answer: Message, whole: Params, kept: Mapping[str, Array]) -> Message:
         """The answer with its update among zeros, and with how much it counts where."""
         arrays = {**answer.arrays, "update": put_in(units, whole, answer.arrays["update"], kept)}
@@ -95,7 +102,7 @@ def federated_dropout(
     def cut(said: Message, kind: int, site: Array, key: Key) -> Message:
         rest = {name: tree for name, tree in said.arrays.items() if name not in ("params", "turn")}
         kept = choose(said.arrays["turn"], kind, key)
-        return Message({**rest, "params": cut_out(units, said.arrays["params"], kept)}, said.meta)
+        return Message({**rest, "params": part_of(said.arrays["params"], kept)}, said.meta)
 
     def fit(said: Message, answer: Message, kind: int, site: Array, key: Key) -> Message:
         return widen(answer, said.arrays["params"], choose(said.arrays["turn"], kind, key))
@@ -118,7 +125,7 @@ def federated_dropout(
 
     # All sites hold the same units: one message for all, and the sum of the answers is all the server needs.
     def broadcast(state: Tree) -> Message:
-        return Message({"params": cut_out(units, state["params"], choose(state["turn"], 0, None))})
+        return Message({"params": part_of(state["params"], choose(state["turn"], 0, None))})
 
     def server_of_all(state: Tree, combined: Message) -> Tree:
         return step(state, put_in(units, state["params"], combined.arrays["update"], choose(state["turn"], 0, None)))
@@ -150,7 +157,7 @@ def refuse_unfit(counts: Mapping[str, int], kinds: tuple[float, ...], aggregator
         raise Refusal(
             "the model has no hidden units that could be left out",
             where=where,
-            remedy="take the model mlp, cnn or lstm, or the algorithm fed_avg",
+            remedy="take the model mlp, cnn, all_conv or lstm, or the algorithm fed_avg",
         )
     if any(not 0 < share <= 1 for share in kinds):
         told = f"widths must be greater than 0 and at most 1, not {list(kinds)}"

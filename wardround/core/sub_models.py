@@ -86,6 +86,20 @@ def cut_out(units: Units, params: Params, chosen: Chosen) -> Params:
     return small
 
 
+def scale_inputs(units: Units, small: Params, counts: Mapping[str, int], chosen: Chosen) -> Params:
+    """A sub-model whose layers take what comes from n of N units N / n times: sums are as large as in the whole.
+
+    Arrays have what comes in along their last axis but one, as matrices and convolutions do.
+    """
+    axes, sizes = dict(units), sizes_of(chosen)
+    found: Params = dict(small)
+    for name, array in small.items():
+        before = axes.get(name, ())[-2:-1]
+        if before and before[0] and sizes[before[0]] < counts[before[0]]:
+            found[name] = array * (counts[before[0]] / sizes[before[0]])
+    return found
+
+
 def places(chosen: Array, count: int) -> Array:
     """For each of a layer's units its place among the chosen ones; one behind the last where it is not chosen."""
     return jnp.full(count, chosen.shape[-1]).at[chosen].set(jnp.arange(chosen.shape[-1]))

@@ -197,7 +197,6 @@ def array_setting(
     if partition is not None:
         federation = deal_rows(federation, partition, seed, tuple(data.shares), fold, dealt_by)
     sample = np.linspace(0, len(federation.x) - 1, min(1000, len(federation.x))).astype(int)
-    # Rows that are read when they are drawn know themselves apart without being read.
     labels = getattr(federation.y, "mark", "") or sha256(np.ascontiguousarray(federation.y).tobytes()).hexdigest()
     rows = federation.x[sample].tobytes().hex()
     fingerprint = digest([federation.x.shape, federation.counts[:1000].tolist(), rows, labels])

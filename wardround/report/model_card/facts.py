@@ -86,13 +86,14 @@ def withheld_sites(rows: Mapping[str, Mapping[str, int]], cell: int, *, zero_is_
     }
     if not few:
         return few
-    hidden = set(few)
+    hidden, summed = set(few), {part: sum(rows[one][part] for one in few) for part in PARTS}
     by_size = sorted((name for name in rows if sum(rows[name].values())), key=lambda name: sum(rows[name].values()))
     for name in by_size:
-        summed = [sum(rows[one][part] for one in hidden) for part in PARTS]
-        if len(hidden) >= 2 and all(total >= cell for total in summed):
+        if len(hidden) >= 2 and all(total >= cell for total in summed.values()):
             break
-        hidden.add(name)
+        if name not in hidden:
+            hidden.add(name)
+            summed = {part: summed[part] + rows[name][part] for part in PARTS}
     return hidden
 
 
