@@ -150,18 +150,22 @@ def share(count: int, total: int) -> str:
     return f"{found:.1f} % ({low:.1f} to {high:.1f})"
 
 
-def measured(kind: Kind, datasets: int, known: int) -> Iterator[tuple[str, Any]]:
+def measured(kind: Kind, seeds: range, known: int) -> Iterator[tuple[str, Any]]:
     ours, theirs, right, truth, estimates = 0, 0, 0, [], []
-    for seed in range(datasets):
+    datasets, only_ours, only_theirs = len(seeds), 0, 0
+    for seed in seeds:
         data = trained(kind, seed)
         found = paired_difference(data.one, data.other, ILL, kind.metric, patients=data.patients)
         assert found.p_value is not None
         assert found.value is not None
         ours += found.p_value <= 0.05
         right += found.verdict == ("worse" if kind.turned > 0.51 else "better") and not kind.exchangeable
-        theirs += yardstick(kind, data, seed)
+        also = yardstick(kind, data, seed)
+        theirs += also
+        only_ours += found.p_value <= 0.05 and not also
+        only_theirs += also and found.p_value > 0.05
         estimates.append(found.value)
-        if seed < known:
+        if len(truth) < known:
             truth.append(true_difference(kind, data))
     yield from {
         "true difference": f"{np.mean(truth):+.4f}",
@@ -169,19 +173,32 @@ def measured(kind: Kind, datasets: int, known: int) -> Iterator[tuple[str, Any]]
         "we say different": share(ours, datasets),
         "rightly": "" if "no difference" in kind.name else f"{100 * right / datasets:.1f} %",
         "yardstick": share(theirs, datasets),
+        "one of them only": f"{only_ours} and {only_theirs}",
     }.items()
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--datasets", type=int, default=1000)
-    datasets = parser.parse_args().datasets
-    head = ("true difference", "estimated", "we say different", "rightly", "yardstick says different")
-    print(f"| {PATIENTS} patients, {datasets} data sets | " + " | ".join(head) + " |")
-    print("|---|---|---|---|---|---|")
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument("--kinds", nargs="*", choices=[kind.name.split(":")[0] for kind in KINDS], default=None)
+    given = parser.parse_args()
+    seeds = range(given.first, given.first + given.datasets)
+    head = (
+        "true difference",
+        "estimated",
+        "we say different",
+        "rightly",
+        "yardstick says different",
+        "only we, only it",
+    )
+    print(f"| {PATIENTS} patients, {len(seeds)} data sets | " + " | ".join(head) + " |")
+    print("|---" * (len(head) + 1) + "|")
     for kind in KINDS:
+        if given.kinds and kind.name.split(":")[0] not in given.kinds:
+            continue
         started = time.perf_counter()
-        row = dict(measured(kind, datasets, min(datasets, 100)))
+        row = dict(measured(kind, seeds, min(len(seeds), 100)))
         print(f"| {kind.name} | " + " | ".join(row.values()) + " |", flush=True)
         print(f"{time.perf_counter() - started:.0f} s", file=sys.stderr)
 

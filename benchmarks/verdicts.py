@@ -3,7 +3,8 @@
 Prints one JSON object. The twelve quick kinds of `benchmarks.federations` as in `benchmarks.advice`, but cheap, so that
 there are many cases: the sites' scores and information in plain NumPy, models fitted to convergence, and on
 these the platform's own posterior, choice, interval and verdict. The truth is the loss on fresh patients of the asking
-site. Beside the partners that are advised, every case is asked about two sets that a user might name by hand: a random
+site: the mean over the splits, since the verdict speaks of their mean, and (`of_first`) that of the first one's models.
+Beside the partners that are advised, every case is asked about two sets that a user might name by hand: a random
 one, and a single random site, so that there are many in which joining gains nothing.
 
 - `yes_of_large`: how often "yes" is said where the true gain is 0.02 or more, of so many cases;
@@ -118,17 +119,18 @@ def cases_of(made: World, kind: str, seed: int, count: int) -> list[dict[str, An
     fresh, found = numbers_of(made.fresh), []
     for asked, taken in sets.items():
         if not taken:
-            found.append({"asked": asked, "kind": kind, "helps": "nobody", "gain": 0.0, "z": None})
+            found.append({"asked": asked, "kind": kind, "helps": "nobody", "gain": 0.0, "first": 0.0, "z": None})
             continue
         models = [together_of(one, taken) for one in splits]
         each = [expected_of(one, together) for one, together in zip(splits, models, strict=True)]
         gain, error = np.mean([one for one, _ in each]), np.sqrt(np.mean([one**2 for _, one in each]))
         span = (-float(gain), -float(gain + WIDTH * error), -float(gain - WIDTH * error))
         checked = measured(splits, models)
-        truth = loss(splits[0].alone, *fresh) - loss(models[0], *fresh)
+        gains = [loss(one.alone, *fresh) - loss(model, *fresh) for one, model in zip(splits, models, strict=True)]
+        truth = float(np.mean(gains))
         helps = verdict_of(span, checked, True, NEGLIGIBLE)
         row = {"asked": asked, "kind": kind, "helps": helps, "gain": truth, "z": (gain - truth) / max(error, 1e-12)}
-        found.append({**row, "expected": float(gain), "error": float(error), "measured": checked})
+        found.append({**row, "first": gains[0], "expected": float(gain), "error": float(error), "measured": checked})
     return found
 
 
@@ -188,6 +190,9 @@ def main() -> int:
                 "seeds": [said.first, said.first + said.seeds],
                 "splits": said.splits,
                 **{name: summary(of) for name, of in ways.items()},
+                "of_first": {
+                    name: summary([{**row, "gain": row["first"], "z": None} for row in of]) for name, of in ways.items()
+                },
             }
         )
     )

@@ -11,12 +11,19 @@ from wardround.cli.app import main
 from wardround.core.contracts import Task
 from wardround.core.errors import Refusal
 from wardround.core.federation import assemble as federation_of_parts
+from wardround.incentives.statement import settle_dilution
 from wardround.partners.choice import Evidence
 from wardround.runs.folder import RunFolder
 from wardround.study import assemble
 from wardround.study.file import parse_study
 from wardround.workflows.partners.gain import NEGLIGIBLE, verdict_of
-from wardround.workflows.partners.recommend import average_evidence, check_partners, copied_rows, partners
+from wardround.workflows.partners.recommend import (
+    average_evidence,
+    check_partners,
+    copied_rows,
+    large_partners,
+    partners,
+)
 
 STUDY = """
 [study]
@@ -169,3 +176,11 @@ def test_a_site_that_hands_on_anothers_patients_is_named(copied_by, expected):
     told = copied_rows(assemble.Setting(federation_of_parts(parts, Task((2,), ("no", "yes"))), "f"))
     assert len(told) == expected
     assert all(words.startswith("100 % of the patients of C or B") for words in told)
+
+
+@pytest.mark.parametrize(("rows", "expected"), [(3600, ["D would be 98 % of the training rows"]), (36, [])])
+def test_a_partner_a_hundred_times_larger_is_said_to_be_all_there_is(rows, expected):
+    settlement = settle_dilution(lambda gone: ["B", "D"], {"A": 36, "B": 36, "D": rows}, {}, "A")  # 3600 of 3672
+    told = large_partners(settlement, "A")
+    assert [words.split(":")[0] for words in told] == expected
+    assert all("partial_pooling" in words for words in told)

@@ -116,7 +116,7 @@ def partners(plan: TrainingPlan, folder: RunFolder, *, step: Step = lambda words
         notes=(
             *first.notes,
             *copied_rows(first),
-            *large_partners(advice, names[user]),
+            *large_partners(advice.settlement, names[user]),
             *(impossible(site) for site in (advice.evidence.details or {}).get("impossible", ())),
         ),
     )
@@ -237,9 +237,9 @@ def cost(chosen: PartnerSelection, further: Sequence[Any]) -> dict[str, Any]:
     }
 
 
-def large_partners(advice: Advice, asking: str) -> list[str]:
+def large_partners(settlement: DilutionOutcome, asking: str) -> list[str]:
     """Partners beside which all others together hardly count, said in words."""
-    shares = {part["site"]: float(part["row_share"]) for part in advice.settlement.table if not part["over"]}
+    shares = {part["site"]: float(part["row_share"]) for part in settlement.table if not part["over"]}
     return [overwhelming(site, asking, share) for site, share in shares.items() if share > OVERWHELMING]
 
 
