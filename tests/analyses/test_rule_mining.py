@@ -269,3 +269,32 @@ def test_empty_texts_and_a_site_without_records():
     own[0] = Site("site-0", own[0].table.assign(text=None))
     report = mine(own, by_meaning, fewest_sites=2)
     assert report["numbers"]["shown"] == 8
+
+
+def test_rules_for_the_labels_are_shown_in_turn():
+    """A model learns nothing of a class that no rule votes for; on request the best one is shown whatever its label."""
+    shown = []
+
+    def expert(asked):
+        shown.append(asked.facts["label"])
+        return by_meaning(asked)
+
+    mine(sites(), expert)
+    assert shown == ["bad", "good"] * 4
+
+
+def test_an_expert_who_contradicts_themself_is_taken_by_the_last_word():
+    """A rule that was accepted is not shown for another label; taken back, it is, and only the last answer counts."""
+    said, asked_of = iter(["yes", "back", "no"]), []
+
+    def expert(asked):
+        asked_of.append((asked.facts["rule"]["word"], asked.facts["label"]))
+        return next(said, "yes")
+
+    found = mine(sites(), expert, questions=22)["numbers"]
+    first = asked_of[0]
+    assert asked_of[2] == first, "the same question again"
+    assert (first[0], {"good": "bad", "bad": "good"}[first[1]]) in asked_of[3:], "refused for one label, open for another"
+    accepted = [one["word"] for one in found["functions"]]
+    assert len(set(accepted)) == len(accepted), "no rule votes for two classes"
+    assert [first[0], first[1]] not in [[one["word"], one["label"]] for one in found["functions"]]

@@ -69,7 +69,7 @@ def told_in_words(settings: Settings) -> str:
 
 
 def numbers(of: Extent) -> int:
-    classes, most = len(of.settings.get("labels", (0, 0))), of.settings.get("most", 500)
+    classes, most = len(of.settings.get("labels", (0, 0))), of.settings.get("most", 2000)
     searched = max(BEGINNINGS * most * (len(of.settings.get("letters", LETTERS)) + 1), 3 * of.columns)
     if of.settings.get("kind", "words") == "series":
         searched = max(searched, 2 * of.settings.get("clusters", 64) * (of.settings.get("length", 0) + 40))
@@ -91,11 +91,12 @@ def rule_mining(
     seeds: tuple[str, ...] = (),
     questions: Count = 100,
     strategy: Strategy = "bound",
+    in_turn: bool = True,
     delta: Positive = 0.05,
     fewest_sites: Count = 3,
     participants: CountOrAll = 0,
     frequency: tuple[float, ...] = (0.01, 0.5),
-    most: Count = 500,
+    most: Count = 2000,
     letters: str = LETTERS,
     denied: tuple[str, ...] = (),
     clusters: Count = 64,
@@ -120,7 +121,7 @@ def rule_mining(
     read = column if kind == "words" else ""
     known = tuple(function_from_text(one, labels, read, "[analysis] seeds") for one in seeds)
     oracle = threshold if expert == "oracle" else None
-    plan = DialoguePlan(tuple(labels), questions, strategy, delta, fewest_sites, oracle, seed)
+    plan = DialoguePlan(tuple(labels), questions, strategy, delta, fewest_sites, oracle, seed, in_turn)
     site_half = SiteHalf(search, known, plan, low, high, outcome, noise, smallest_cell, noise_seed, participants)
 
     def begin(agreed: Agreed) -> Tree:
@@ -275,7 +276,10 @@ class SiteHalf:
             for site, one, votes in zip(sites, own, cast, strict=True)
         ]
         said = np.concatenate([answers, np.zeros(len(beside))])
-        useful = usefulness(seen, np.concatenate([labels, beside[:, 1]]), said, classes)
+        if self.plan.strategy == "random":  # looks at no estimate
+            useful = [np.zeros((one.candidates.shape[1], classes)) for one in seen]
+        else:
+            useful = usefulness(seen, np.concatenate([labels, beside[:, 1]]), said, classes)
         for site, one, votes, chances in zip(sites, own, cast, useful, strict=True):
             places, rows, fired = one.places[one.proposed], len(one.fired), one.fired[:, one.proposed]
             found["useful"][places] += chances if self.cell <= 1 else np.rint(chances / STEP) * STEP

@@ -46,10 +46,7 @@ def test_sites_side_by_side_are_each_as_alone():
 
 
 def test_a_network_is_what_its_description_says():
-    """The same network written out for one site: inputs (class, record), 10, 10, 1; Adam; no rows filled in.
-
-    A vote of one of two classes is 1/2 for it and -1/2 for the other.
-    """
+    """The same network written out for one site: inputs (class, record), 10, 10, 1; Adam; no rows filled in."""
     fired, about, labels = rules(1, many=12)
     answers = (labels == about).astype(np.float32)
     (found,) = usefulness([SiteVotes(fired, fired, 9)], labels, answers, 2)
@@ -57,7 +54,7 @@ def test_a_network_is_what_its_description_says():
 
     def seen(label):
         length = np.maximum(np.sqrt(fired.sum(axis=0)), 1)
-        blocks = [(fired / length).T * ((np.asarray(label) == one) - 0.5)[:, None] for one in (0, 1)]
+        blocks = [(fired / length).T * (np.asarray(label) == one)[:, None] for one in (0, 1)]
         return np.concatenate(blocks, axis=1).astype(np.float32)
 
     def forward(params, x):

@@ -49,7 +49,7 @@ def usefulness(sites: Sequence[SiteVotes], labels: Values, answers: Values, clas
         return []
     rows, many = (filled(max(one.candidates.shape[axis] for one in sites)) for axis in (0, 1))
     width = min(filled(len(sites)), TOGETHER, max(1, 1 << int(math.log2(max(1, BATCH // (rows * many))))))
-    known = np.zeros((3, 4 ** math.ceil(math.log(max(8, len(answers)), 4))), np.float32)
+    known = np.zeros((3, 4 ** math.ceil(math.log(max(64, len(answers)), 4))), np.float32)
     known[:, : len(answers)] = labels, answers, np.ones(len(answers))
     found: list[Values] = []
     for first in range(0, len(sites), width):
@@ -129,10 +129,7 @@ def first_weights(key: Key, rows: int, classes: int, size: Array) -> Tree:
 def outputs(params: Tree, seen: Array) -> Array:
     """(functions, classes): of every function, were its votes for that class."""
     one, two, three = params["biases"]
-    # A vote counts for its class as much as against the others: else what is accepted for one class, and so refused for
-    # the others, teaches that any vote for the others is wrong.
-    first = params["first"] - jnp.mean(params["first"], axis=0)
-    x = jax.nn.relu(jnp.einsum("fr,crh->fch", seen, first) + one)
+    x = jax.nn.relu(jnp.einsum("fr,crh->fch", seen, params["first"]) + one)
     x = jax.nn.relu(x @ params["second"] + two)
     found: Array = x @ params["third"] + three
     return found
