@@ -15,6 +15,7 @@ from wardround.engine import registry
 from wardround.engine.analyse import analyse, combine_answers, exchange_in_process
 from wardround.study.file import parse_study
 from wardround.weak_supervision.function_file import read_functions
+from wardround.weak_supervision.search.words import to_codes
 from wardround.workflows.expert import DialogueStopped
 
 GOOD, BAD = ("lovely", "superb", "gentle", "bright"), ("awful", "boring", "stupid", "noisy")
@@ -83,7 +84,30 @@ def test_an_oracle_accepts_what_is_mostly_right():
     numbers = found["numbers"]
     for words, answer in numbers["answers"]:
         assert (answer == "yes") == (words["word"] in (GOOD if words["label"] == "good" else BAD))
-    assert found["words"][0].startswith("An oracle accepted 5 rules of 8 shown (62 %")
+    assert found["words"][0].startswith("An oracle accepted 6 rules of 8 shown (75 %"), "all that are useful"
+
+
+def test_sites_on_one_machine_are_asked_at_once_and_add_up_to_the_same():
+    """Some drawn, some not, one without records; an oracle's counts come from all of them."""
+    own = [*sites(4, rows=20), Site("nobody", sites(1)[0].table.iloc[:0]), *sites(1, rows=37, seed=5)]
+    own[-1] = Site("site-9", own[-1].table)
+    settings = {**SETTINGS, "outcome": "kind", "participants": 3, "smallest_cell": 1}
+    analysis = registry.find("analysis", "rule_mining").build(**settings)
+    agreed = agreed_on(own, ("text", "kind"))
+    beginnings = Message({"beginnings": to_codes(["", "lo", "aw"])}, (("phase", "search"),))
+    judged = np.full((8, 2), -1.0)
+    judged[:2] = [[0, 1.0], [3, 0.0]]
+    arrays = {"pool/words": to_codes(["awful", "boring", "film", "lovely"]), "judged": judged}
+    drawn = Message({**arrays, "number": np.array(4.0)}, (("phase", "judge"),))
+    for asked in (beginnings, drawn):
+        together = analysis.together(agreed, asked, own).arrays
+        alone = combine_answers(analysis, {site.name: analysis.ask(agreed, asked, site) for site in own}).arrays
+        for name, expected in alone.items():
+            np.testing.assert_allclose(together[name], expected, atol=1e-3)
+    assert 0 < together["sites"].max() < 5, "some sites were not drawn"
+    truth = pd.concat([site.table for site in own])
+    fires = truth["text"].str.contains("awful")
+    assert together["known"][0].tolist() == [(fires & (truth["kind"] == one)).sum() for one in ("bad", "good")]
 
 
 def test_what_fewer_sites_have_reaches_nobody():
@@ -114,8 +138,6 @@ def test_what_fewer_sites_have_reaches_nobody():
 
 def test_a_pool_of_a_lying_coordinator_gets_no_word_out_of_a_site():
     """Whoever asks about a name or a rare word is told 0, as of a word that is nowhere."""
-    from wardround.weak_supervision.search.words import to_codes
-
     own = Site("a", pd.DataFrame({"text": ["seen by Meyer", "told Meyer so", "a word", "so what", "so rare"] * 4}))
     analysis = registry.find("analysis", "rule_mining").build(
         **{**SETTINGS, "smallest_cell": 5, "frequency": (0.0, 1.0)}
@@ -247,3 +269,32 @@ def test_empty_texts_and_a_site_without_records():
     own[0] = Site("site-0", own[0].table.assign(text=None))
     report = mine(own, by_meaning, fewest_sites=2)
     assert report["numbers"]["shown"] == 8
+
+
+def test_rules_for_the_labels_are_shown_in_turn():
+    """A model learns nothing of a class that no rule votes for; on request the best one is shown whatever its label."""
+    shown = []
+
+    def expert(asked):
+        shown.append(asked.facts["label"])
+        return by_meaning(asked)
+
+    mine(sites(), expert)
+    assert shown == ["bad", "good"] * 4
+
+
+def test_an_expert_who_contradicts_themself_is_taken_by_the_last_word():
+    """A rule that was accepted is not shown for another label; taken back, it is, and only the last answer counts."""
+    said, asked_of = iter(["yes", "back", "no"]), []
+
+    def expert(asked):
+        asked_of.append((asked.facts["rule"]["word"], asked.facts["label"]))
+        return next(said, "yes")
+
+    found = mine(sites(), expert, questions=22)["numbers"]
+    first = asked_of[0]
+    assert asked_of[2] == first, "the same question again"
+    assert (first[0], {"good": "bad", "bad": "good"}[first[1]]) in asked_of[3:], "refused for one label, open for another"
+    accepted = [one["word"] for one in found["functions"]]
+    assert len(set(accepted)) == len(accepted), "no rule votes for two classes"
+    assert [first[0], first[1]] not in [[one["word"], one["label"]] for one in found["functions"]]

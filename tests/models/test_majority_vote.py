@@ -38,9 +38,10 @@ def test_columns_that_were_scaled_vote_the_same_and_nothing_is_learned():
     [
         (TASK, (), (), "has no labeling functions"),
         (TASK, ("maybe",), (), "votes for 'maybe', and the classes are no, yes"),
-        (TASK, ("no",), (0.5,), "a number above 0 for each of no, yes"),
-        (TASK, ("no",), (0.0, 1.0), "a number above 0"),
-        (TASK, ("no",) * 5, (), "5 functions, but a row has shape"),
+        (TASK, ("no", "yes"), (0.5,), "a number above 0 for each of no, yes"),
+        (TASK, ("no", "yes"), (0.0, 1.0), "a number above 0"),
+        (TASK, ("no", "yes", "no", "no", "yes"), (), "5 functions, but a row has shape"),
+        (TASK, ("no", "no"), (), "vote for 'no', so nothing tells"),
         (Task((4,)), ("no",), (), "the target is a number"),
     ],
 )

@@ -131,3 +131,8 @@ def test_other_end_models(end):
 def test_nothing_beside_votes_is_refused():
     with pytest.raises(Refusal, match="the end model has nothing to see"):
         weasel(Task((4,), ("no", "yes")), votes=VOTES)
+
+
+def test_rules_for_one_class_only_are_refused():
+    with pytest.raises(Refusal, match="All labeling functions vote for 'yes', so nothing tells the classes apart"):
+        weasel(TASK, votes=("yes", "yes"))

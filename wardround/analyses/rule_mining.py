@@ -69,7 +69,7 @@ def told_in_words(settings: Settings) -> str:
 
 
 def numbers(of: Extent) -> int:
-    classes, most = len(of.settings.get("labels", (0, 0))), of.settings.get("most", 500)
+    classes, most = len(of.settings.get("labels", (0, 0))), of.settings.get("most", 2000)
     searched = max(BEGINNINGS * most * (len(of.settings.get("letters", LETTERS)) + 1), 3 * of.columns)
     if of.settings.get("kind", "words") == "series":
         searched = max(searched, 2 * of.settings.get("clusters", 64) * (of.settings.get("length", 0) + 40))
@@ -91,11 +91,12 @@ def rule_mining(
     seeds: tuple[str, ...] = (),
     questions: Count = 100,
     strategy: Strategy = "bound",
+    in_turn: bool = True,
     delta: Positive = 0.05,
     fewest_sites: Count = 3,
     participants: CountOrAll = 0,
     frequency: tuple[float, ...] = (0.01, 0.5),
-    most: Count = 500,
+    most: Count = 2000,
     letters: str = LETTERS,
     denied: tuple[str, ...] = (),
     clusters: Count = 64,
@@ -120,7 +121,7 @@ def rule_mining(
     read = column if kind == "words" else ""
     known = tuple(function_from_text(one, labels, read, "[analysis] seeds") for one in seeds)
     oracle = threshold if expert == "oracle" else None
-    plan = DialoguePlan(tuple(labels), questions, strategy, delta, fewest_sites, oracle, seed)
+    plan = DialoguePlan(tuple(labels), questions, strategy, delta, fewest_sites, oracle, seed, in_turn)
     site_half = SiteHalf(search, known, plan, low, high, outcome, noise, smallest_cell, noise_seed, participants)
 
     def begin(agreed: Agreed) -> Tree:
@@ -188,6 +189,8 @@ class OwnVotes(NamedTuple):
     """(records, known rules)"""
     proposed: Any
     """Of these candidates, those that the site proposes."""
+    known: Any
+    """(candidates, classes): on how many labelled records of each class a candidate that is proposed fires."""
 
 
 class SiteHalf:
@@ -213,13 +216,21 @@ class SiteHalf:
         """The sum of the sites' answers: their networks are trained side by side."""
         if dict(asked.meta).get(PHASE) == SEARCH:
             return Message(dict(self.search.answers(asked.arrays, sites)))
-        drawn = [site for site in sites if len(site.table) and self.is_drawn(agreed, asked, site)]
         pool = {key.removeprefix("pool/"): np.asarray(value) for key, value in asked.arrays.items() if "/" in key}
         digest = hash(tuple((key, value.tobytes()) for key, value in sorted(pool.items())))
         if self.rules[0] != digest:
             self.rules = digest, self.search.functions(pool, self.plan.labels[0])
-        own = [self.cache.find(site.table, digest, partial(self.votes, pool, site)) for site in drawn]
-        return Message(self.answers(asked, drawn, own, len(self.rules[1])))
+        drawn = [site for site in sites if len(site.table) and self.is_drawn(agreed, asked, site)]
+        # An oracle knows all labels, whoever is drawn to judge candidates.
+        labelled = [site for site in sites if len(site.table)] if self.outcome else []
+        own = {
+            site.name: self.cache.find(site.table, digest, partial(self.votes, pool, site))
+            for site in (labelled or drawn)
+        }
+        found = self.answers(asked, drawn, [own[site.name] for site in drawn], len(self.rules[1]))
+        for site in labelled:
+            self.add(found, "known", own[site.name], own[site.name].known, site, asked)
+        return Message(found)
 
     def votes(self, pool: Mapping[str, Any], site: Site) -> OwnVotes:
         spoken, fired = self.search.speaks_of(pool, site), votes_of(self.rules[1], site.table)
@@ -231,7 +242,12 @@ class SiteHalf:
         least = max(self.cell, self.low * rows if self.search.texts else 1)
         most = (self.high if self.search.texts else ALMOST_ALL) * rows
         places = np.flatnonzero(counts)
-        return OwnVotes(places, fired[:, places], seeded, ((counts >= least) & (counts <= most))[places])
+        proposed = ((counts >= least) & (counts <= most))[places]
+        truth = np.zeros((rows, len(self.plan.labels)))
+        if self.outcome:
+            truth[:] = as_text(site.table[self.outcome])[:, None] == np.array(self.plan.labels, object)
+        known = fired[:, places[proposed]].T.astype(float) @ truth
+        return OwnVotes(places, fired[:, places], seeded, proposed, known)
 
     def answers(self, asked: Message, sites: Sequence[Site], own: Sequence[OwnVotes], many: int) -> dict[str, Any]:
         classes = len(self.plan.labels)
@@ -260,21 +276,27 @@ class SiteHalf:
             for site, one, votes in zip(sites, own, cast, strict=True)
         ]
         said = np.concatenate([answers, np.zeros(len(beside))])
-        useful = usefulness(seen, np.concatenate([labels, beside[:, 1]]), said, classes)
+        if self.plan.strategy == "random":  # looks at no estimate
+            useful = [np.zeros((one.candidates.shape[1], classes)) for one in seen]
+        else:
+            useful = usefulness(seen, np.concatenate([labels, beside[:, 1]]), said, classes)
         for site, one, votes, chances in zip(sites, own, cast, useful, strict=True):
             places, rows, fired = one.places[one.proposed], len(one.fired), one.fired[:, one.proposed]
             found["useful"][places] += chances if self.cell <= 1 else np.rint(chances / STEP) * STEP
             found["sites"][places] += 1.0
             found["rows"] += float(in_cells(rows, self.cell))
-            counts = {"covered": fired.sum(axis=0), "agree": fired.T.astype(float) @ self.alone(votes, labels, answers)}
-            if self.outcome:
-                truth = as_text(site.table[self.outcome])[:, None] == np.array(self.plan.labels, object)
-                counts["known"] = fired.T.astype(float) @ truth.astype(float)
-            for name, part in counts.items():
-                whole = np.zeros(found[name].shape)
-                whole[places] = part
-                found[name] += self.told(whole, site, name, asked)
+            self.add(found, "covered", one, fired.sum(axis=0), site, asked)
+            self.add(found, "agree", one, fired.T.astype(float) @ self.alone(votes, labels, answers), site, asked)
         return found
+
+    def add(self, found: dict[str, Any], name: str, own: OwnVotes, counts: Any, site: Site, asked: Message) -> None:
+        """Counts of the candidates that a site proposes, in whole cells, and noised where the study asks for it."""
+        whole = np.zeros(found[name].shape)
+        whole[own.places[own.proposed]] = in_cells(np.asarray(counts, np.float64), self.cell)
+        if self.noise:
+            key = noise_key(self.noise_seed, name, site.name, str(int(asked.arrays["number"])))
+            whole = with_gaussian_noise(whole, self.noise, key)
+        found[name] += whole
 
     def alone(self, votes: Any, labels: Any, answers: Any) -> Any:
         """(records, classes): 1 where accepted rules vote mostly for that class."""
@@ -283,14 +305,6 @@ class SiteHalf:
         most = cast.max(axis=1, keepdims=True)
         leads = (cast == most) & (most > 0)
         return (leads & (leads.sum(axis=1, keepdims=True) == 1)).astype(float)
-
-    def told(self, counts: Any, site: Site, name: str, asked: Message) -> Any:
-        """Counts in whole cells, and noised where the study asks for it."""
-        whole = np.asarray(in_cells(np.asarray(counts), self.cell), np.float64)
-        if not self.noise:
-            return whole
-        key = noise_key(self.noise_seed, name, site.name, str(int(asked.arrays["number"])))
-        return with_gaussian_noise(whole, self.noise, key)
 
 
 def judged_votes(own: OwnVotes, judged: Any) -> Any:

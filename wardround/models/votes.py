@@ -32,6 +32,12 @@ def class_places(task: Task, votes: tuple[str, ...], model: str) -> Array:
             where=where,
             remedy="correct its label",
         )
+    if len(set(votes)) < 2:
+        raise Refusal(
+            f"all labeling functions vote for {votes[0]!r}, so nothing tells the classes apart",
+            where=where,
+            remedy="add a rule for another class",
+        )
     if len(task.shape) != 1 or task.shape[0] < len(votes):
         raise Refusal(
             f"there are {len(votes)} functions, but a row has shape {task.shape}",

@@ -30,6 +30,8 @@ class DialoguePlan(NamedTuple):
     oracle: float | None
     """The accuracy from which an oracle accepts a rule; none: an expert is asked."""
     seed: int
+    in_turn: bool = True
+    """Whether rules for the labels are shown in turn."""
 
 
 def rule_of(plan: DialoguePlan, state: Tree, place: int) -> LabelingFunction:
@@ -46,6 +48,9 @@ def with_sums(plan: DialoguePlan, state: Tree, told: Tree) -> Tree:
     accepted = [place // len(plan.labels) for place, answer in state["answers"] if answer == "yes"]
     for item in (*accepted, *state["seeded"]):  # the same rule for another label would be mostly wrong
         open_[item * len(plan.labels) : (item + 1) * len(plan.labels)] = False
+    turn = open_ & (np.arange(len(open_)) % len(plan.labels) == len(state["answers"]) % len(plan.labels))
+    if plan.in_turn and (turn & (sites >= plan.fewest - 0.5)).any():
+        open_ = turn
     place = choose(
         plan.strategy,
         sums["useful"].reshape(-1),
