@@ -23,9 +23,9 @@ import optax
 from benchmarks.nuclei import cut, interval
 from wardround.aggregators.weighted_mean import weighted_mean
 from wardround.algorithms.images.asyn_dgan import asyn_dgan
+from wardround.core.components.generation import arrays_of
 from wardround.core.contracts import Array, Batch, Model
 from wardround.core.federation import Federation
-from wardround.core.generation import arrays_of
 from wardround.core.overlap import dice_of, overlap_of, truth_of
 from wardround.data.datasets.images.nuclei import nuclei
 from wardround.engine.simulate import Simulation
@@ -104,7 +104,7 @@ def train_generator(model: Model, data: Federation, said: argparse.Namespace) ->
         under = private_model(model, clip=said.clip, noise_multiplier=said.noise)
         inner = asyn_dgan(under, weighted_mean(), **{**settings, "batch_size": ExpectedSize(16)})
         method = sample_level(inner, plain, seeded=True)
-    first = jax.jit(model.init)(jax.random.key(said.seed))
+    first = model.init(jax.random.key(said.seed))
     with Simulation(data, seed=said.seed) as engine:
         everybody, began = np.arange(len(data.sites)), time.process_time()
         rounds = [(number, everybody) for number in range(1, said.rounds + 1)]
@@ -132,12 +132,10 @@ def attack_site(model: Model, critics: Any, site: int, drawn: Numbers, data: Fed
     members = np.repeat([1, 0], [len(learned), len(others)])
     by_critic = evaluate_attack(scores, members, float(np.median(scores)))
     own = attack_images(drawn, learned, others)
-    rounded = {"drawn": own, "memorised": control, "by the discriminator": by_critic}
-    return {name: json.loads(json.dumps(found._asdict() | memberships(found))) for name, found in rounded.items()}
-
-
-def memberships(found: Any) -> dict[str, Any]:
-    return {"membership": found.membership._asdict()} if hasattr(found, "membership") else {}
+    told: dict[str, Any] = {"by the discriminator": by_critic._asdict()}
+    for name, found in (("drawn", own), ("memorised", control)):
+        told[name] = {**found._asdict(), "membership": found.membership._asdict()}
+    return told
 
 
 def main() -> None:
@@ -164,14 +162,14 @@ def main() -> None:
     first, last, critics = train_generator(model, data, said)
     assert model.generation is not None
     generate = jax.jit(model.generation.generate)
-    for name, params in (("images drawn before training", first), ("drawn images", last)):
+    for name, params in (("drawn images", last), ("images drawn before training", first)):
         pairs = [generate(params, jnp.full(said.drawn, site), jax.random.key(100 + site)) for site in sites]
         x, y = (np.concatenate([np.asarray(one[place]) for one in pairs]) for place in (0, 1))
         found = judge(name, plain, train, (x, y), size, data)
         say({name: {"share of real": round(found / best, 4)}})
-    for site in sites:
-        drawn = x[site * said.drawn : (site + 1) * said.drawn]
-        say({"attack": data.sites[site], **attack_site(model, critics, site, drawn, data)})
+        for site in sites if params is last else ():
+            drawn = x[site * said.drawn : (site + 1) * said.drawn]
+            say({"attack": data.sites[site], **attack_site(model, critics, site, drawn, data)})
 
 
 if __name__ == "__main__":

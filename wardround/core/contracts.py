@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 import jax
 import numpy as np
 
-from wardround.core.generation import Generation
+from wardround.core.components.generation import Generation
 from wardround.core.quality import Quality
 
 Array = jax.Array | np.ndarray[Any, Any]

@@ -10,9 +10,9 @@ from tests.contracts.test_masks import federation_of
 from wardround.aggregators.weighted_mean import weighted_mean
 from wardround.algorithms.images.asyn_dgan import asyn_dgan
 from wardround.core.chain import identity
+from wardround.core.components.generation import arrays_of
 from wardround.core.contracts import Batch, Message, Task, one_site
 from wardround.core.errors import Diverged, Refusal
-from wardround.core.generation import arrays_of
 from wardround.deploy.site.release.answer_size import ARRAYS
 from wardround.engine.simulate import Simulation
 from wardround.models.images.gan_u_net import gan_u_net

@@ -5,9 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from wardround.core.components.generation import arrays_of
 from wardround.core.contracts import Batch, Task
 from wardround.core.errors import Refusal
-from wardround.core.generation import arrays_of
 from wardround.models.images.ellipses import Ellipses, masks
 from wardround.models.images.gan_u_net import gan_u_net
 from wardround.models.images.u_net import u_net

@@ -30,10 +30,10 @@ import optax
 from wardround.core import trees
 from wardround.core.answers import Weights, answer
 from wardround.core.bounds import Count, CountOrAll, Momentum, Positive
+from wardround.core.components.generation import Generation, arrays_of
 from wardround.core.contracts import Aggregator, Algorithm, Array, Batch, Key, Message, Model, Params, Shard, Tree
 from wardround.core.descent import CHUNK, descend_on
 from wardround.core.errors import Refusal
-from wardround.core.generation import Generation, arrays_of
 
 LABEL = "Learned from made-up images"
 

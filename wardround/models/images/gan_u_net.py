@@ -15,9 +15,9 @@ from flax import linen as nn
 from flax.traverse_util import flatten_dict, unflatten_dict
 
 from wardround.core.bounds import Count, NotNegative, Positive, Share
+from wardround.core.components.generation import Generation, arrays_of
 from wardround.core.contracts import Array, Batch, Key, Model, Params, Task, intensities
 from wardround.core.errors import Refusal
-from wardround.core.generation import Generation, arrays_of
 from wardround.models.augmentation import Brightness
 from wardround.models.cnn import PatchConv
 from wardround.models.images.ellipses import Ellipses, masks
@@ -47,7 +47,7 @@ class GeneratorNetwork(nn.Module):  # type: ignore[misc]
         x = jnp.concatenate([2 * inside - 1, noise, given], axis=-1)
         x = UNetwork(self.filters, self.depth, "none", name="draw")(x, None, True)
         x = nn.Dense(self.channels, name="paint")(x)
-        # What is plain about a style, the mean colour inside and outside, need not pass through the network.
+        # What is plain about a style, the mean colour outside and inside, need not pass through the network.
         plain = look[..., 4 : 4 + self.channels] + inside * look[..., 4 + self.channels :]
         return jax.nn.sigmoid(x + plain)
 
@@ -165,7 +165,8 @@ def noise_maps(rows: int, task: Task, key: Key) -> Array:
     height, width = task.shape[:2]
     made = []
     for number, coarse in enumerate(SCALES):
-        x = jax.random.normal(jax.random.fold_in(key, number), (rows, -(-height >> coarse), -(-width >> coarse), 1))
+        shape = (rows, -(-height >> coarse), -(-width >> coarse), 1)
+        x: Array = jax.random.normal(jax.random.fold_in(key, number), shape)
         for _ in range(coarse):
             x = doubled(x)
         made.append(x[:, :height, :width])

@@ -8,8 +8,10 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
+import numpy as np
 
-MadeUp = tuple[jax.Array, jax.Array]
+Array = jax.Array | np.ndarray[Any, Any]
+MadeUp = tuple[Array, Array]
 """Images from 0 to 1 of shape (rows, height, width, channels), and their masks (rows, height, width)."""
 
 
@@ -20,9 +22,9 @@ class Generation(NamedTuple):
     arrays alone, it is how unreal the rows look to it.
     """
 
-    generate: Callable[[dict[str, Any], jax.Array, jax.Array], MadeUp]
+    generate: Callable[[dict[str, Any], Array, jax.Array], MadeUp]
     """(parameters, the style of each image (rows,), key) to images and masks; uses the generator's arrays only."""
-    realness: Callable[[dict[str, Any], jax.Array, jax.Array], jax.Array]
+    realness: Callable[[dict[str, Any], Array, jax.Array], Array]
     """(parameters, styles, key) to the log-odds that made-up images are real, (rows, ...); a number a patch."""
     styles: int
     """How many looks it can learn; a site's is its number modulo this."""
