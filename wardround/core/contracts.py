@@ -198,9 +198,10 @@ class Aggregator(NamedTuple):
     """Arrays that answers must carry for this aggregator beside the update, such as "class_shares".
 
     "site" asks the engine for one more array of the stack, not multiplied by the weight: which site answered in each
-    slot (the number of sites where the slot is empty).
+    slot (the number of sites where it is empty); in what `init` is given, it holds the number of every site.
     """
-
+    tells: Callable[[Tree], Mapping[str, Array]] | None = None
+    """What the aggregator's state has to tell the round's record, as an algorithm's server does."""
     products: bool = False
     """Looks at nothing but inner products of answers and one weighted sum, which two servers find unseen."""
 

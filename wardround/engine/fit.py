@@ -185,15 +185,15 @@ def with_joules(records: list[RoundRecord], budget: CostBudget) -> list[RoundRec
 
 
 def describe_state(algorithm: Algorithm, progress: Progress, sites: Sequence[str]) -> dict[str, Any]:
-    """What the algorithm's server has to tell about itself; one number a site is told by the sites' names."""
-    if algorithm.tells is None:
-        return {}
-    words: dict[str, Any] = {}
-    for name, value in algorithm.tells(progress.server).items():
+    """What the server's state, and its aggregator's, have to tell; one number a site is told by the sites' names."""
+    combining, words = algorithm.aggregator.tells, dict[str, Any]()
+    found = dict(algorithm.tells(progress.server)) if algorithm.tells else {}
+    found |= combining(progress.aggregator) if combining else {}
+    for name, value in found.items():
         array = np.asarray(value)
         per_site = array.shape == (len(sites),) and len(sites) <= MOST_TOLD
         words[name] = dict(zip(sites, array.tolist(), strict=True)) if per_site else array.tolist()
-    return {"told": words}
+    return {"told": words} if words else {}
 
 
 def measures_of(quality: Quality) -> dict[str, Any]:

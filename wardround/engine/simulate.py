@@ -122,7 +122,7 @@ class Simulation:
         clients = jax.tree.map(lambda a: jnp.array(jnp.broadcast_to(a, (population, *jnp.shape(a)))), kept)
         carried = first_carried(self.transform, empty_answer(algorithm, server, kept, self._row))
         return replace(
-            begin_states(algorithm, self.transform, server, kept, self._row),
+            begin_states(algorithm, self.transform, server, kept, self._row, population),
             clients=clients,
             carried=jax.tree.map(lambda a: jnp.array(jnp.broadcast_to(a, (population, *a.shape))), carried),
         )

@@ -298,15 +298,19 @@ def combined_shapes(
 def initial_progress(algorithm: Algorithm, transform: Transform, params: Params, population: int, row: Any) -> Progress:
     """The server's state before the first round; `row` has the shape and type of x and y of a single row."""
     server = algorithm.init(trees.copy(params), population)
-    return begin_states(algorithm, transform, server, algorithm.init_client(params), row)
+    return begin_states(algorithm, transform, server, algorithm.init_client(params), row, population)
 
 
-def begin_states(algorithm: Algorithm, transform: Transform, server: Tree, kept: Tree, row: Any) -> Progress:
+def begin_states(
+    algorithm: Algorithm, transform: Transform, server: Tree, kept: Tree, row: Any, population: int
+) -> Progress:
     """The states of all that the server has before the first round; what the sites keep is still to be put in."""
     answer = fitted = empty_answer(algorithm, server, kept, row)
     if algorithm.tailoring is not None:
         desk = Desk(algorithm.broadcast(server), 0, 0, jax.random.key(0))
         fitted = jax.tree.map(jnp.zeros_like, desk.fit(algorithm, answer))
+    if "site" in algorithm.aggregator.needs:
+        fitted = Message({**fitted.arrays, "site": jnp.arange(population)}, fitted.meta)
     return Progress(
         server=trees.copy(server),
         aggregator=algorithm.aggregator.init(fitted),

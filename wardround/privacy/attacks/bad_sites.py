@@ -75,7 +75,13 @@ def with_bad_sites(algorithm: Algorithm, bad: Sequence[int], attack: Attack) -> 
             reported = {**reported, "site": site}
         return inner.reduce(state, Message(reported, stack.meta))
 
-    watched = Aggregator(inner.init, reduce, linear=False, fewest=inner.fewest, needs=("site", *inner.needs))
+    def init(template: Message) -> Tree:
+        numbered = "site" in inner.needs
+        arrays = {name: tree for name, tree in template.arrays.items() if name != "site" or numbered}
+        return inner.init(Message(arrays, template.meta))
+
+    needs = dict.fromkeys(("site", *inner.needs))
+    watched = Aggregator(init, reduce, linear=False, fewest=inner.fewest, needs=tuple(needs), tells=inner.tells)
     return algorithm._replace(client=client, aggregator=watched)
 
 
