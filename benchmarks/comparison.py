@@ -151,7 +151,9 @@ def share(count: int, total: int) -> str:
 
 
 def measured(kind: Kind, seeds: range, known: int) -> Iterator[tuple[str, Any]]:
-    ours, theirs, right, truth, estimates = 0, 0, 0, [], []
+    ours, theirs, right = 0, 0, 0
+    truth: list[float] = []
+    estimates: list[float] = []
     datasets, only_ours, only_theirs = len(seeds), 0, 0
     for seed in seeds:
         data = trained(kind, seed)
