@@ -77,6 +77,13 @@ def binned_rows(cohort: Cohort, state: TreesState, table: pd.DataFrame) -> Binne
     return binned(rows, state.common.features, state.shape.layout.width, state.common.time)
 
 
+def numbered_rows(cohort: Cohort) -> pd.DataFrame:
+    """The test rows with their place as the time, all with the event."""
+    rows = cohort.test.copy()
+    rows[TIME], rows[cohort.sites.target] = np.arange(1.0, len(rows) + 1), 1
+    return rows
+
+
 def score(cohort: Cohort, state: TreesState) -> Numbers:
     plan = TreePlan(cohort.sites.target, cohort.columns, time=TIME, validation=0.0, test=0.0)
     agreed = agreed_on(cohort.sites)
@@ -84,7 +91,7 @@ def score(cohort: Cohort, state: TreesState) -> Numbers:
     assert state.shape is not None
     assert state.forest is not None
     # Rows are read in an order that the seed draws: put the scores back into the table's.
-    numbered = cohort.test.assign(**{TIME: np.arange(1.0, len(cohort.test) + 1), cohort.sites.target: 1})
+    numbered = numbered_rows(cohort)
     rows = read_rows(plan, agreed, outcome_of(plan, agreed), Site("rows", numbered))
     codes = binned(rows, state.common.features, state.shape.layout.width).codes
     found = scores_of(state.forest, state.common.base, codes, state.shape.layout.width)[0]
@@ -121,7 +128,7 @@ def read_order(cohort: Cohort) -> Numbers:
     """In which order the test rows are read."""
     plan = TreePlan(cohort.sites.target, cohort.columns, time=TIME, validation=0.0, test=0.0)
     agreed = agreed_on(cohort.sites)
-    numbered = cohort.test.assign(**{TIME: np.arange(1.0, len(cohort.test) + 1), cohort.sites.target: 1})
+    numbered = numbered_rows(cohort)
     rows = read_rows(plan, agreed, outcome_of(plan, agreed), Site("rows", numbered))
     return np.asarray(np.abs(rows.y).astype(int) - 1)
 
@@ -132,10 +139,10 @@ def regression(cohort: Cohort) -> float | None:
         return None
     learn = pd.concat(cohort.sites.sites.values())
     both = pd.get_dummies(pd.concat([learn, cohort.test])[list(cohort.columns)], drop_first=True).astype(float)
-    both = ((both - both.mean()) / both.std()).loc[:, both.std() > 0].to_numpy()
-    model = PHReg(learn[TIME], both[: len(learn)], learn[cohort.sites.target], ties="efron")
+    x = ((both - both.mean()) / both.std()).loc[:, both.std() > 0].to_numpy()
+    model = PHReg(learn[TIME], x[: len(learn)], learn[cohort.sites.target], ties="efron")
     found = model.fit().params
-    return order(cohort.test, cohort.sites.target, both[len(learn) :] @ found)
+    return order(cohort.test, cohort.sites.target, x[len(learn) :] @ found)
 
 
 def recurrence(seed: int) -> Cohort:
