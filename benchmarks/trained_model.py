@@ -10,6 +10,7 @@ operations of a row's gradient, with all units and with three quarters of them. 
 
 import argparse
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import jax
@@ -70,12 +71,13 @@ def damage(rounds: int, draws: int) -> None:
 
 def reader(transform: Transform, params: dict[str, Any]) -> Any:
     """From a key to the parameters as a site reads them."""
-    message = Message({"params": params})
 
-    def read(key: jax.Array) -> Any:
+    @jax.jit
+    def read(given: dict[str, Any], key: jax.Array) -> Any:
+        message = Message({"params": given})
         return transform.receive(transform.down(transform.init(message), message, key)).arrays["params"]
 
-    return jax.jit(read)
+    return partial(read, params)
 
 
 def with_four_bits() -> Transform:
