@@ -4,8 +4,8 @@ A part is wrench, one of its sets, or mining; mining:imdb:bound:0 is one of its 
 
 wrench: accuracy and F1 on the benchmark's test texts of the majority vote, and of WeaSEL trained with FedAvg over five
 equal sites and in one place, on hashed words. mining: the share of useful rules among 60 shown to an oracle (accuracy
-0.7 or more), by strategy: 3,000 IMDb reviews at 100 sites, MIT-BIH beats at 48 recordings; of reviews also how often the
-majority of the accepted rules is right on 3,000 others.
+0.7 or more), by strategy: 3,000 IMDb reviews at 100 sites, MIT-BIH beats at 48 recordings; of reviews also how often
+the majority of the accepted rules is right on 3,000 others.
 """
 
 import json
@@ -118,9 +118,7 @@ def measure_mining(folder: Path, chosen: Sequence[tuple[str, str, int]]) -> Iter
             "strategy": strategy,
             "seed": seed,
             "useful_percent": {
-                asked: round(100 * float(useful[:asked].mean()), 1)
-                for asked in (20, 40, 60)
-                if asked <= len(useful)
+                asked: round(100 * float(useful[:asked].mean()), 1) for asked in (20, 40, 60) if asked <= len(useful)
             },
             "mean_coverage_percent": None if coverage is None else round(100 * coverage, 2),
             "majority_accuracy": majority_accuracy(numbers["answers"]) if data == "imdb" else None,

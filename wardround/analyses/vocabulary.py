@@ -130,7 +130,7 @@ def told_of(column: str, words: list[str], documents: Any, rows: float) -> Repor
     """Where the others' documents were kept back, a word has fewer than it has: its weight is then too large."""
     counts = np.clip(documents, 0.0, rows)
     weights = np.log((1 + rows) / (1 + counts)) + 1
-    lines = [
+    lines: list[list[str | float | int | None]] = [
         [word, round(float(count)), round(float(weight), 4)]
         for word, count, weight in sorted(zip(words, counts, weights, strict=True), key=lambda one: -one[1])
     ]
