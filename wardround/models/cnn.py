@@ -3,9 +3,7 @@
 Caldas et al., "LEAF: A Benchmark for Federated Settings", 2018 (its FEMNIST model). Needs images (height, width) or
 (height, width, channels). Layers are conv_0, conv_1, ..., dense_0, dense_1.
 
-Convolutions are written as patches times one matrix. Time of a step in a compiled loop on two shared CPU cores (batch
-10, 28²); this network is 1: `lax.conv` 8 to 12, `conv_general_dilated_patches` 3 to 5, pooling by `reduce_window`
-1.0 to 1.3. Other ways to gather patches or take maxima lay within the noise (0.9 to 1.2) of a busy machine.
+Convolutions are patches times one matrix (`convolutions`; decision record 0064 has the times of other ways).
 """
 
 from itertools import pairwise
@@ -18,6 +16,7 @@ from flax import linen as nn
 from wardround.core.bounds import Count, NotNegative
 from wardround.core.contracts import Array, Model, Params, Task, Units
 from wardround.core.errors import Refusal
+from wardround.models import convolutions
 from wardround.models.from_flax import Widths, from_flax, loss_for
 
 
@@ -31,19 +30,13 @@ class PatchConv(nn.Module):  # type: ignore[misc]
 
     @nn.compact  # type: ignore[untyped-decorator]
     def __call__(self, x: Array) -> Array:
-        rows, height, width, channels = x.shape
-        tall, wide = self.kernel_size
-        kernel = self.param("kernel", self.kernel_init, (tall, wide, channels, self.features), jnp.float32)
+        shape = (*self.kernel_size, x.shape[-1], self.features)
+        kernel = self.param("kernel", self.kernel_init, shape, jnp.float32)
         bias = self.param("bias", nn.initializers.zeros, (self.features,), jnp.float32)
-        step = self.stride
-        margins = [margins_of(side, size, step) for side, size in zip((height, width), self.kernel_size, strict=True)]
-        x = jnp.pad(x, ((0, 0), *margins, (0, 0)))
-        height, width = -(-height // step), -(-width // step)
-        # Neighbours along the width become channels, then those along the height: tall + wide copies, not tall * wide.
-        x = jnp.concatenate([x[:, :, shift : shift + step * width : step] for shift in range(wide)], axis=-1)
-        x = jnp.concatenate([x[:, shift : shift + step * height : step] for shift in range(tall)], axis=-1)
-        products = x.reshape(rows * height * width, -1) @ kernel.reshape(-1, self.features)
-        result: Array = products.reshape(rows, height, width, self.features) + bias
+        tall, wide = (
+            margins_of(side, size, self.stride) for side, size in zip(x.shape[1:3], self.kernel_size, strict=True)
+        )
+        result: Array = convolutions.convolve(x, kernel, self.stride, (tall, wide)) + bias
         return result
 
 

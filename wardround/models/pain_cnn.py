@@ -18,6 +18,7 @@ from flax import linen as nn
 from wardround.core.bounds import Count, NotNegative, Positive
 from wardround.core.contracts import Array, Model, Task
 from wardround.core.errors import Refusal
+from wardround.models import convolutions
 from wardround.models.augmentation import Augmentation, Brightness, Degrees, with_augmentation
 from wardround.models.from_flax import RowLoss, cross_entropy, refuse_masks
 from wardround.models.normalization import Normalization, from_normalized, normalized
@@ -34,17 +35,12 @@ class StridedConv(nn.Module):  # type: ignore[misc]
 
     @nn.compact  # type: ignore[untyped-decorator]
     def __call__(self, x: Array) -> Array:
-        rows, height, width, channels = x.shape
+        _, height, width, channels = x.shape
         shape = (KERNEL, KERNEL, channels, self.features)
         kernel = self.param("kernel", nn.initializers.glorot_uniform(), shape, jnp.float32)
         bias = self.param("bias", nn.initializers.zeros, (self.features,), jnp.float32)
-        margins = [same_margins(size) if self.same else (0, 0) for size in (height, width)]
-        x = jnp.pad(x, ((0, 0), *margins, (0, 0)))
-        tall, wide = halved(height, self.same), halved(width, self.same)
-        x = jnp.concatenate([x[:, :, at : at + 2 * wide - 1 : 2] for at in range(KERNEL)], axis=-1)
-        x = jnp.concatenate([x[:, at : at + 2 * tall - 1 : 2] for at in range(KERNEL)], axis=-1)
-        products = x.reshape(rows * tall * wide, -1) @ kernel.reshape(-1, self.features)
-        result: Array = products.reshape(rows, tall, wide, self.features) + bias
+        tall, wide = (same_margins(size) if self.same else (0, 0) for size in (height, width))
+        result: Array = convolutions.convolve(x, kernel, 2, (tall, wide)) + bias
         return result
 
 

@@ -8,7 +8,8 @@ convolutions have 9 (c f + f^2) + 2 f parameters at the top, 9 (f_k-1 f_k + f_k^
 the way up 9 (3 f_k f_k + f_k^2) + 2 f_k at each of levels d - 1 to 0, and the last 1 x 1 layer f + 1; normalization
 adds 2 a filter ("group") or 4 ("batch", whose running statistics are parameters, see `models/normalization.py`).
 
-Costs memory: activations of all levels are held for the gradient. Convolutions are patches times a matrix (`cnn.py`).
+Costs memory: activations of all levels are held for the gradient.
+Convolutions are patches times a matrix (`convolutions.py`).
 """
 
 import jax
