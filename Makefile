@@ -39,7 +39,7 @@ soak: $(VENV)/.developing
 	for trial in sweep chaos recovery memory week; do $(BIN)/python -m tests.faults.soak $$trial || exit 1; done
 
 docs: $(VENV)/.developing
-	$(BIN)/python docs/make_reference.py
+	$(BIN)/python -m docs.make_reference
 
 # What a deployed party installs, file by file with its hash, and the bill of materials made from it.
 lock: $(VENV)/.developing
