@@ -25,8 +25,6 @@ Units = tuple[tuple[str, tuple[str, ...]], ...]
 fastest, as after the flattening of an image."""
 Report = dict[str, Any]
 """What a query or meter tells: plain values that JSON can hold."""
-
-
 TaskKind = Literal["classification", "regression", "survival", "segmentation"]
 
 
