@@ -214,7 +214,9 @@ LONG: dict[str, tuple[str, ...]] = {  # by measured time
         "median",
     ),
     "tests/algorithms/baselines/test_centralized.py::test_a_rate_does_not_move_the_full_fit": ("",),
+    "tests/contracts/test_masks.py::test_some_algorithms_learn_masks_in_both_engines": ("fed_dg-settings1",),
     "tests/contracts/test_halves.py::test_every_transform": (
+        "compression",
         "kashin",
         "quantize",
         "secure_sum",

@@ -63,7 +63,7 @@ def test_an_image_is_moved_towards_another_known_site_only():
 
 def test_a_site_sends_a_mean_over_all_its_images_and_nothing_below_a_cell():
     model = small()
-    method = fed_dg(model, weighted_mean(), smallest_cell=10, second_order=False)
+    method = fed_dg(model, weighted_mean(), smallest_cell=10, second_order=False, boundary_weight=0.0)
     state = method.init(model.init(jax.random.key(0)), 3)
     sent = method.broadcast(state)
     client = jax.jit(method.client)
@@ -116,6 +116,7 @@ def test_two_studies_over_images_that_differ_by_one_do_not_tell_its_amplitudes()
     assert (np.abs(with_it - without) <= 2.0 ** np.ceil(np.log2(2 / 11))).all()
 
 
+@pytest.mark.slow
 def test_an_episode_is_the_gradient_of_its_own_objective():
     # One batch of all rows, plain descent, one step: the update is - rate times the gradient. Nobody else is known, so
     # the moved images are the images, and the objective is L(w) + L(w - a grad L(w)) + b B(w - a grad L(w)).
