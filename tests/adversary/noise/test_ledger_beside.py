@@ -3,7 +3,6 @@
 import os
 import threading
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -35,14 +34,14 @@ def test_no_answer_names_a_half_written_head(home: SiteHome, monkeypatch: pytest
         except Refusal as refusal:
             named.append(str(refusal))
 
-    def in_two_steps(handle: int, content: bytes, at: int) -> int:
+    def in_two_steps(handle: int, content: bytes, at: int) -> None:
         os.write(handle, content[:30])
         answering.start()
         answering.join(0.2)
-        return os.write(handle, content[30:])
+        os.write(handle, content[30:])
 
     answering = threading.Thread(target=name_head)
-    monkeypatch.setattr(privacy_budget, "os", SimpleNamespace(**{**vars(os), "pwrite": in_two_steps}))
+    monkeypatch.setattr(privacy_budget, "write_at", in_two_steps)
     budget_of(home).debit("other", 1, [Step(1.0, 90.0, 1)])
     answering.join(10)
     lines = Path(home.path / privacy_budget.LEDGER).read_text().splitlines()

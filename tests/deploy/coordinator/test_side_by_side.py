@@ -21,8 +21,7 @@ from wardround.deploy.site.authorization import HomeAccess
 from wardround.deploy.site.policy_file import set_policy
 from wardround.deploy.site.release.gate import STATISTICS
 from wardround.deploy.site.release.grid_offset import NAME
-from wardround.deploy.site.request_handler import RequestHandler
-from wardround.deploy.site.studies.turns import StudyTurns
+from wardround.deploy.site.request_handler import RequestHandler, StudyTurns
 
 NAMES = ("bo", "freetown")
 ONE = {"algorithm": {"name": "scaffold", "learning_rate": 0.1}}

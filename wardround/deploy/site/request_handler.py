@@ -8,8 +8,8 @@ the two can be told from one before.
 
 import hashlib
 import threading
-from collections.abc import Callable, Mapping
-from contextlib import nullcontext, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -46,10 +46,7 @@ from wardround.deploy.site.release.gate import (
     request_of_sum,
 )
 from wardround.deploy.site.release.partner_questions import refuse_course
-from wardround.deploy.site.release.privacy_guard import Promise
 from wardround.deploy.site.release.release_list import REFUSALS, Release
-from wardround.deploy.site.release.secure_round import SecureSite
-from wardround.deploy.site.release.two_server_round import HalvesSite
 from wardround.deploy.site.reply_store import (
     EVERY_ROUND,
     REPEATABLE,
@@ -61,7 +58,7 @@ from wardround.deploy.site.reply_store import (
 )
 from wardround.deploy.site.site_access import SiteAccess
 from wardround.deploy.site.studies.correction import correction_of
-from wardround.deploy.site.studies.turns import StudyTurns
+from wardround.deploy.site.studies.workers import start_worker
 from wardround.deploy.site.study_worker import StudyWorker
 from wardround.deploy.trust.audit_log import LogNotWritable
 from wardround.privacy.budget import BudgetExhausted
@@ -78,6 +75,41 @@ HELD_SHARE = 0.375
 """Of the machine's memory, for the prepared rows of all studies together: those of one may take an eighth."""
 LONGEST_REASON = 2000
 """Characters of a reason that is told."""
+
+
+class StudyTurns:
+    """One question of a study at a time, those of different studies side by side: a long round keeps no other waiting.
+
+    What studies share (the audit log, the ledger, the count of statistics, approvals) is locked where it is read and
+    written. Nothing is kept of a study about which nobody asks now, so made-up names fill no memory.
+    """
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._locks: dict[str, tuple[threading.Lock, int]] = {}
+
+    @contextmanager
+    def of(self, study: str) -> Iterator[None]:
+        """Wait until no other question of this study is being answered."""
+        with self._guard:
+            lock, waiting = self._locks.get(study, (threading.Lock(), 0))
+            self._locks[study] = lock, waiting + 1
+        try:
+            with lock:
+                yield
+        finally:
+            with self._guard:
+                lock, waiting = self._locks.pop(study)
+                if waiting > 1:
+                    self._locks[study] = lock, waiting - 1
+
+    def unless_asked(self, study: str, do: Callable[[], object]) -> bool:
+        """Do something quick, unless somebody asks about this study now; nobody begins to in between."""
+        with self._guard:
+            idle = study not in self._locks
+            if idle:
+                do()
+            return idle
 
 
 class RequestHandler:
@@ -317,43 +349,7 @@ class RequestHandler:
         gate = ReleaseGate(self.access.releases(study), last)
         gate.recall(self.access.claims(study))
         self._gates[study], self._tags[study] = gate, RequestTag(folder)
-        sums = SecureSite(
-            self.access.name,
-            folder,
-            self.access.signing_keys,
-            lambda roster, certificates: self.access.roster_keys(study, roster, certificates),
-        )
-        if words.analysis is not None:
-            return AnalysisWorker.start(
-                site=self.access.name,
-                study=words,
-                table=self._table(words),
-                folder=folder,
-                allow=lambda recipe: self.access.allow(study, recipe),
-                smallest_cell=self.access.smallest_cell(study),
-                sums=sums,
-                budget=self.access.budget,
-            )
-        worker = StudyWorker(
-            site=self.access.name,
-            study=words,
-            table=self._table(words),
-            folder=folder,
-            allow=lambda recipe: self.access.allow(study, recipe),
-            smallest_cell=self.access.smallest_cell(study),
-            sums=sums,
-            halves_site=HalvesSite(
-                self.access.name,
-                words,
-                folder,
-                lambda: self.access.signing_keys()[0],
-                lambda roster, certificate: self.access.second_key(study, roster, certificate),
-            ),
-            promise=None if words.privacy is None else Promise(self.access.name, study, words, self.access.budget),
-            take_transcript=self._take_transcript,
-        )
-        worker.recall()
-        return worker
+        return start_worker(self.access, study, words, self._table(words), self._take_transcript)
 
     def _take_transcript(self, study: str, message: Message) -> dict[str, Any]:
         """Check the coordinator's transcript; the administrator hears what does not match."""
