@@ -25,14 +25,15 @@ def batch_of(rows=3, side=8, seed=0):
 def test_parameters_by_hand():
     # filters 2, depth 1, one channel, no normalization. down_0: 9 * 1 * 2 + 2 = 20 and 9 * 2 * 2 + 2 = 38;
     # middle: 9 * 2 * 4 + 4 = 76 and 9 * 4 * 4 + 4 = 148; up_0 sees 2 + 4: 9 * 6 * 2 + 2 = 110 and 38; mark: 2 + 1 = 3.
-    params = u_net(TASK, filters=2, depth=1, normalization="none").init(jax.random.key(0))
+    params = jax.eval_shape(u_net(TASK, filters=2, depth=1, normalization="none").init, jax.random.key(0))
     assert sum(array.size for array in params.values()) == 20 + 38 + 76 + 148 + 110 + 38 + 3 == 433
     # Group norm adds 2 a filter: 2 * (2 + 2 + 4 + 4 + 2 + 2) = 32; batch norm 4.
     for kind, more in (("group", 32), ("batch", 64)):
-        params = u_net(TASK, filters=2, depth=1, normalization=kind).init(jax.random.key(0))
+        params = jax.eval_shape(u_net(TASK, filters=2, depth=1, normalization=kind).init, jax.random.key(0))
         assert sum(array.size for array in params.values()) == 433 + more
     # The default on 64 x 64 colour: f = 16, d = 3, by the formula in the module.
-    whole = u_net(Task((64, 64, 3), (), "mask", segmentation=True), normalization="none").init(jax.random.key(0))
+    whole = u_net(Task((64, 64, 3), (), "mask", segmentation=True), normalization="none")
+    whole = jax.eval_shape(whole.init, jax.random.key(0))
     f = [16, 32, 64, 128]
     down = 9 * (3 * 16 + 16 * 16) + 32 + sum(9 * (f[k - 1] * f[k] + f[k] ** 2) + 2 * f[k] for k in (1, 2, 3))
     up = sum(9 * (3 * f[k] * f[k] + f[k] ** 2) + 2 * f[k] for k in (0, 1, 2))
@@ -41,8 +42,8 @@ def test_parameters_by_hand():
 
 def test_shapes_and_probabilities():
     model = u_net(TASK, filters=2, depth=2)
-    params = model.init(jax.random.key(1))
-    p = model.predict(params, batch_of().x)
+    params = jax.jit(model.init)(jax.random.key(1))
+    p = jax.jit(model.predict)(params, batch_of().x)
     assert p.shape == (3, 8, 8)
     assert float(p.min()) > 0
     assert float(p.max()) < 1
@@ -63,10 +64,12 @@ def test_shapes_and_probabilities():
 def test_the_slope_is_that_of_finite_differences(loss):
     model = u_net(TASK, filters=2, depth=1, normalization="group", loss=loss)
     with jax.enable_x64():
-        params = {name: jnp.asarray(array, jnp.float64) for name, array in model.init(jax.random.key(2)).items()}
+        params = {
+            name: jnp.asarray(array, jnp.float64) for name, array in jax.jit(model.init)(jax.random.key(2)).items()
+        }
         batch = batch_of()
         batch = batch._replace(x=jnp.asarray(batch.x, jnp.float64), mask=jnp.asarray(batch.mask, jnp.float64))
-        slope = model.gradient(params, batch, jax.random.key(0))
+        slope = jax.jit(model.gradient)(params, batch, jax.random.key(0))
         generator = np.random.default_rng(5)
         way = {name: generator.normal(size=array.shape) for name, array in params.items()}
         step = 1e-5
@@ -80,7 +83,7 @@ def test_the_slope_is_that_of_finite_differences(loss):
 
 def test_padded_rows_change_nothing():
     model = u_net(TASK, filters=2, depth=1)
-    params = model.init(jax.random.key(1))
+    params = jax.jit(model.init)(jax.random.key(1))
     batch = batch_of(rows=2)
     padded = Batch(
         np.concatenate([batch.x, np.full((2, 8, 8, 1), np.nan, np.float32)]),
