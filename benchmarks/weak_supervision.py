@@ -1,11 +1,8 @@
-"""Learning without labels, in small: `python -m benchmarks.weak_supervision [PART...]` prints one JSON object a line.
+"""Mining rules, in small: `python -m benchmarks.weak_supervision [PART...]` prints one JSON object a line.
 
-A part is wrench, one of its sets, or mining; mining:imdb:bound:0 is one of its runs.
-
-wrench: accuracy and F1 on the benchmark's test texts of the majority vote, and of WeaSEL trained with FedAvg over five
-equal sites and in one place, on hashed words. mining: the share of useful rules among 60 shown to an oracle (accuracy
-0.7 or more), by strategy: 3,000 IMDb reviews at 100 sites, MIT-BIH beats at 48 recordings; of reviews also how often
-the majority of the accepted rules is right on 3,000 others.
+The share of useful rules among 60 shown to an oracle (accuracy 0.7 or more), by strategy: 3,000 IMDb reviews at 100
+sites, MIT-BIH beats at 48 recordings; of reviews also how often the majority of the accepted rules is right on 3,000
+others. A part is mining, or one of its runs: mining:imdb:bound:0. Training on votes is in `weak_training`.
 """
 
 import json
@@ -20,35 +17,14 @@ import numpy as np
 import pandas as pd
 
 import wardround as wr
-from wardround.api.finished_run import FinishedRun
-from wardround.data.datasets.weak_supervision.wrench import vote_rules
 from wardround.data.folder import data_file
 from wardround.study.file import Study, parse_study
 from wardround.weak_supervision.function import function_from, votes_of
 from wardround.weak_supervision.rule_text import function_from_text
 
-SETS = ("youtube", "sms", "trec", "semeval")
 DATA, STRATEGIES = ("imdb", "mitbih"), ("bound", "greedy", "random")
 ROWS, QUESTIONS = 3000, 60
 SEEDS = ["adorable -> positive", "witty -> positive", "stereotypical -> negative", "hated -> negative"]
-
-
-def wrench_study(name: Any, model: str, algorithm: str, rounds: int) -> Study:
-    words = {
-        "study": {"name": "wrench", "rounds": rounds, "seed": 1},
-        "data": {
-            "source": "wrench",
-            "name": name,
-            "shares": [0.0, 0.0, 1.0],
-            "partition": {"name": "iid", "sites": 5},
-            "cleaning": {"rules": vote_rules(name), "texts": {"text": {"features": 512}}},
-            "preparation": {"scale": "none"},
-        },
-        "model": {"name": model},
-        "algorithm": {"name": algorithm, "learning_rate": 0.3, "batch_size": 64},
-        "evaluation": {"resamples": 0},
-    }
-    return parse_study(words, where="wrench")
 
 
 def mining_study(data: str, strategy: str, seed: int) -> Study:
@@ -85,25 +61,6 @@ def majority_accuracy(answers: Sequence[Any]) -> dict[int, float]:
     return found
 
 
-def measure_wrench(folder: Path, sets: Sequence[str] = SETS) -> Iterator[dict[str, Any]]:
-    for name in sets:
-        for model, algorithm, rounds in (
-            ("majority_vote", "fed_avg", 1),
-            ("weasel", "fed_avg", 60),
-            ("weasel", "centralized", 60),
-        ):
-            finished = wr.run(wrench_study(name, model, algorithm, rounds), out=folder / f"{name}-{model}-{algorithm}")
-            assert isinstance(finished, FinishedRun)
-            scores = finished.scores
-            whole = scores[scores["site"] == "all"].set_index("metric")["value"]
-            found = {
-                metric: round(100 * float(whole[metric]), 1)
-                for metric in ("accuracy", "f1", "macro_f1")
-                if metric in whole
-            }
-            yield {"part": "wrench", "set": name, "model": model, "algorithm": algorithm, "rounds": rounds, **found}
-
-
 def measure_mining(folder: Path, chosen: Sequence[tuple[str, str, int]]) -> Iterator[dict[str, Any]]:
     for data, strategy, seed in chosen:
         started = time.process_time()
@@ -127,8 +84,6 @@ def measure_mining(folder: Path, chosen: Sequence[tuple[str, str, int]]) -> Iter
 
 
 def lines_of(part: str, folder: Path) -> Iterator[dict[str, Any]]:
-    if not part.startswith("mining"):
-        return measure_wrench(folder, (part,) if part in SETS else SETS)
     _, *said = part.split(":")
     every = [(data, strategy, seed) for data in DATA for seed in range(3) for strategy in STRATEGIES]
     return measure_mining(folder, [one for one in every if all(word in map(str, one) for word in said)])
@@ -136,6 +91,6 @@ def lines_of(part: str, folder: Path) -> Iterator[dict[str, Any]]:
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as place:
-        for part in sys.argv[1:] or ["wrench", "mining"]:
+        for part in sys.argv[1:] or ["mining"]:
             for line in lines_of(part, Path(place)):
                 print(json.dumps(line), flush=True)
