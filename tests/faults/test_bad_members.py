@@ -67,6 +67,7 @@ def traitor(stage: Any, folder: str) -> Iterator[tuple[Any, Any, Any]]:
     good.start(name="a", port=port, folder=folder)
     bad.bare(name="b", port=port, folder=folder, answers="objects")
     acting.until(lambda: hub.present() == ["a", "b"])
+    acting.until(lambda: "server" in bad.arrived())  # it may know later than the coordinator that it is connected
     yield hub, good, bad
     for actor in (hub, good, bad):
         actor.kill()
