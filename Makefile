@@ -3,8 +3,9 @@ PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
-# Two workers, each a whole file; the order is that of tests/conftest.py, and not the files with most tests first.
-TWO := -n 2 --dist loadfile --no-loadscope-reorder
+# Three workers on two cores, since some tests wait for other processes; each has whole files, in the order of
+# tests/conftest.py, and not those with most tests first.
+WORKERS := -n 3 --dist loadfile --no-loadscope-reorder
 
 .PHONY: demo test test-all mutations soak lint types unit bench docs lock sbom browser database clean
 
@@ -12,11 +13,13 @@ demo: $(VENV)/.installed
 	@rm -rf runs/demo
 	$(BIN)/wardround demo --out runs/demo
 
-test: lint types unit
+# The three side by side; the environment first, since each of them would make it.
+test: $(VENV)/.developing
+	@$(MAKE) --no-print-directory -j 3 lint types unit
 
 # All of it: every example, the crash sweep in full, long processes, programs compiled as users compile them.
 test-all: lint types $(VENV)/.developing browser database
-	WARDROUND_TESTS=all $(BIN)/pytest $(TWO)
+	WARDROUND_TESTS=all $(BIN)/pytest $(WORKERS)
 	$(MAKE) mutations
 	$(MAKE) soak
 
@@ -28,7 +31,7 @@ types: $(VENV)/.developing
 	$(BIN)/mypy wardround benchmarks
 
 unit: $(VENV)/.developing browser database
-	$(BIN)/pytest $(TWO)
+	$(BIN)/pytest $(WORKERS)
 
 # Places made wrong on purpose, one at a time: the quick suite must notice each of them.
 mutations: $(VENV)/.developing

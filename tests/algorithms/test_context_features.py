@@ -158,6 +158,7 @@ def test_a_linear_model_ends_at_least_squares_with_columns_of_the_means() -> Non
     np.testing.assert_allclose(np.concatenate([w[:, 0], (a @ w)[:, 0], b]), best, atol=2e-3)
 
 
+@pytest.mark.slow
 def test_sites_never_seen_are_predicted_better_than_by_fed_avg() -> None:
     """Five sites take no part in training, and their training rows have no outcomes worth the name.
 
@@ -215,6 +216,7 @@ def test_the_context_is_the_mean_of_the_sites_own_rows_only() -> None:
     np.testing.assert_allclose(context_of(shard), [4, 3])
 
 
+@pytest.mark.slow
 def test_images_are_flattened_and_bytes_count_from_0_to_1() -> None:
     task = Task((8, 8), ("no", "yes"))
     generator = np.random.default_rng(0)

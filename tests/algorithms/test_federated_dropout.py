@@ -112,6 +112,7 @@ def test_bytes_are_those_of_the_smaller_arrays(even, ragged, network, first, mix
     assert (one.bytes_down, one.bytes_up) == (4 * numbers, 4 * (numbers + 7))
 
 
+@pytest.mark.slow
 def test_one_site_with_every_unit_learns_as_alone(make_federation, network):
     """It holds all, so what it learned is the model; the others' zero rows count nothing."""
     alone = make_federation([48, 0, 0])

@@ -286,6 +286,7 @@ def few_patients(seed: int) -> Federation:
     )
 
 
+@pytest.mark.slow
 def test_helps_an_asking_site_with_few_patients() -> None:
     """Mean log loss on 2,000 further patients of the asking site, over five draws, after 60 rounds.
 

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 POORER = """
 import asyncio, ctypes, getpass, importlib, multiprocessing, os, pathlib, pkgutil, platform, shutil, signal, socket, ssl
 import stat, subprocess, sys, tempfile, threading, types, uuid, zipfile
@@ -84,6 +86,7 @@ def run(tmp_path: Path, program: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_a_sites_files_work_without_what_windows_lacks(tmp_path: Path) -> None:
     assert "all of it" in run(tmp_path, IMPORTS + FILES)
 

@@ -73,6 +73,7 @@ def test_the_forget_gate_begins_open():
     np.testing.assert_array_equal(lstm(TASK, hidden=(2,)).init(KEY)["lstm_0/bias"], [0, 0, 1, 1, 0, 0, 0, 0])
 
 
+@pytest.mark.slow
 def test_a_part_of_the_units_predicts_as_the_whole_with_the_others_silent():
     """A unit without weights into its cell keeps 0 in it, and says nothing."""
     model = lstm(TASK, hidden=(4, 3), embedding=2)

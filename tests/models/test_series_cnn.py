@@ -27,6 +27,7 @@ def test_a_convolution_is_what_numpy_gives():
     np.testing.assert_allclose(found[..., 0], expected, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_tells_shapes_apart_whatever_their_scale():
     generator = np.random.default_rng(1)
     time = np.arange(24)

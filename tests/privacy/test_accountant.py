@@ -57,6 +57,22 @@ def test_different_steps_compose_as_gaussians_do() -> None:
     assert epsilon(steps, 1e-5) == pytest.approx(exact(1 / np.sqrt(0.0925), 1, 1e-5), abs=1e-3)
 
 
+def test_exact_or_by_distributions_is_the_same() -> None:
+    """Sums over all records are one Gaussian: beside drawn ones, as one distribution, it costs what they cost apart."""
+    from dp_accounting import dp_event
+    from dp_accounting.pld import PLDAccountant
+
+    full = [
+        dp_event.SelfComposedDpEvent(dp_event.GaussianDpEvent(noise), times) for noise, times in ((5.0, 3), (8.0, 2))
+    ]
+    drawn = dp_event.PoissonSampledDpEvent(0.1, dp_event.GaussianDpEvent(2.0))
+    for events, more in ((full, []), ([*full, dp_event.SelfComposedDpEvent(drawn, 20)], [Step(0.1, 2.0, 20)])):
+        apart = PLDAccountant().compose(dp_event.ComposedDpEvent(events)).get_epsilon(1e-5)
+        together = epsilon([Step(1.0, 5.0, 3), Step(1.0, 8.0, 2), *more], 1e-5)
+        assert together <= apart + 1e-9
+        assert together == pytest.approx(apart, abs=1e-5)
+
+
 def test_nothing_costs_nothing_and_no_noise_costs_everything() -> None:
     assert epsilon([], 1e-5) == 0.0 == renyi_epsilon([Step(0.1, 1.0, 0)], 1e-5)
     assert epsilon([Step(0.1, 0.0, 1)], 1e-5) == float("inf") == renyi_epsilon([Step(0.1, 0.0, 1)], 1e-5)

@@ -4,6 +4,7 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -344,12 +345,18 @@ def rewards(
     rewards_command(folder, rule, budget, out=out, as_json=as_json)
 
 
+@cache
+def whole_command() -> Any:
+    """All commands, put together once a process: that takes as long as many a command."""
+    return typer.main.get_command(app)
+
+
 def main(arguments: list[str] | None = None) -> None:
     """The entry point: turns a refusal into one paragraph and exit code 2."""
     given = (sys.argv[1:] if arguments is None else arguments) or ["--help"]
     try:
         with told_when_over(given):
-            result: Any = app(given, standalone_mode=False)
+            result: Any = whole_command()(given, standalone_mode=False)
     except Refusal as refusal:
         if "--json" in given:
             typer.echo(json.dumps({"error": str(refusal)}))

@@ -17,6 +17,8 @@ from wardround.privacy.accountant import Step, epsilon, renyi_epsilon
 LEAST_NOISE, MOST_NOISE = 1e-3, 1e6
 PRECISION = 1e-3
 """Relative, of the noise multiplier."""
+ROUNDING = 1e-9
+"""The same, where the answer is known exactly."""
 Plans = Sequence[tuple[Step, ...]]
 """For every record holder (site) what it would do; a step without noise gets the noise that is looked for, a step that
 has a noise multiplier keeps it."""
@@ -48,8 +50,8 @@ def _noise_for(plans: tuple[tuple[Step, ...], ...], target: float, delta: float)
         found = gaussian_noise(max(sum(step.times for step in plan) for plan in plans), target, delta)
         if found > MOST_NOISE:
             raise too_little(target)
-        while worst(epsilon, plans, found) > target:  # the tight bound is rounded up, by less than this
-            found *= 1 + PRECISION / 2
+        while worst(epsilon, plans, found) > target:  # by a rounding
+            found *= 1 + ROUNDING
         return found
     # At the Renyi answer the few plans that cost most are the candidates for the tight bound.
     try:

@@ -64,7 +64,7 @@ def test_an_image_is_moved_towards_another_known_site_only():
 def test_a_site_sends_a_mean_over_all_its_images_and_nothing_below_a_cell():
     model = small()
     method = fed_dg(model, weighted_mean(), smallest_cell=10, second_order=False, boundary_weight=0.0)
-    state = method.init(model.init(jax.random.key(0)), 3)
+    state = method.init(jax.jit(model.init)(jax.random.key(0)), 3)
     sent = method.broadcast(state)
     client = jax.jit(method.client)
     answer = client(sent, (), shard(12, site=1), jax.random.key(1))[0].arrays

@@ -44,6 +44,7 @@ def consortium(tmp_path):
     return made
 
 
+@pytest.mark.slow
 def test_the_model_is_that_of_the_simulation_and_pictures_stay(consortium):
     asked = study("discs")
     deployed = consortium.conduct(asked)

@@ -47,9 +47,9 @@ def test_shapes_and_probabilities():
     assert p.shape == (3, 8, 8)
     assert float(p.min()) > 0
     assert float(p.max()) < 1
-    assert model.features(params, batch_of().x).shape == (3, 8, 8, 2)
     # What the last layer sees is what the outputs are made from.
-    seen = model.features(params, batch_of().x)
+    seen = jax.jit(model.features)(params, batch_of().x)
+    assert seen.shape == (3, 8, 8, 2)
     again = jax.nn.sigmoid((seen @ params["mark/kernel"])[..., 0] + params["mark/bias"])
     np.testing.assert_allclose(again, p, rtol=1e-5)
     assert doubled(jnp.arange(4.0).reshape(1, 2, 2, 1))[0, :, :, 0].tolist() == [
@@ -90,11 +90,12 @@ def test_padded_rows_change_nothing():
         np.concatenate([batch.y, np.full((2, 8, 8), 255, np.uint8)]),
         np.array([1, 1, 0, 0], np.float32),
     )
-    one, other = (model.gradient(params, each, jax.random.key(0)) for each in (batch, padded))
+    gradient = jax.jit(model.gradient)
+    one, other = (gradient(params, each, jax.random.key(0)) for each in (batch, padded))
     for name in one:
         np.testing.assert_allclose(one[name], other[name], atol=1e-6)
     empty = padded._replace(mask=np.zeros(4, np.float32))
-    assert float(model.loss(params, empty, jax.random.key(0))) == 0
+    assert float(jax.jit(model.loss)(params, empty, jax.random.key(0))) == 0
 
 
 def test_an_image_and_its_mask_move_together():
@@ -109,8 +110,8 @@ def test_an_image_and_its_mask_move_together():
     seen = moved(batch, jax.random.key(3), MaskAugmentation(True, True))
     np.testing.assert_array_equal(np.asarray(seen.x)[..., 0] > 0.5, np.asarray(seen.y) > 0)
     assert len({np.asarray(one).tobytes() for one in seen.y}) == 8  # all symmetries of a square occur
-    params = plain.init(jax.random.key(0))
-    np.testing.assert_array_equal(model.predict(params, x), plain.predict(params, x))
+    params = jax.jit(plain.init)(jax.random.key(0))
+    np.testing.assert_array_equal(*(jax.jit(one.predict)(params, x) for one in (model, plain)))
 
 
 def test_what_it_refuses():

@@ -126,6 +126,7 @@ def test_a_model_is_foretold_as_training_holds_it_back() -> None:
     assert pull_of(np.array([-2.0]), np.array([2.0]), 200.0) == pull_of(np.ones(1), np.zeros(1), 200.0) == 0.0
 
 
+@pytest.mark.slow
 def test_whoever_is_left_is_judged_anew_when_another_withdraws(assessed: tuple[Question, Evidence]) -> None:
     question, said = assessed
     left = tuple(site for site in question.candidates if site != 2)

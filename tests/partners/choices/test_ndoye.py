@@ -77,6 +77,7 @@ def test_the_same_group_first_and_wrong_labels_last(ask, evidence, federation):
     assert np.nanargmin(of_another.score) == FLIPPED
 
 
+@pytest.mark.slow
 def test_the_cut_is_the_asking_sites_own_sampling_error(ask, evidence, matrix):
     assert evidence.cut == pytest.approx(-matrix.cv_error[0], rel=1e-4)
     assert ndoye(tolerance=2.5).assess(ask(0, (1,))).cut == pytest.approx(-2.5 * matrix.cv_error[0], rel=1e-4)
