@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from wardround.analyses.survival.words import number
+from wardround.statistics.sentences import figure
 from wardround.statistics.survival.life_table import LifeTable, life_table
 from wardround.statistics.survival.time_axis import blocks_of, intervals_of, off_edge, struck_within
 
@@ -118,13 +118,13 @@ def axis_words(counted: Counted, edges: Values, unit: str, cell: int) -> str:
     if counted.is_exact:
         return "Every time is the edge of an interval, so nothing is rounded."
     widths = np.unique(np.round(np.diff(edges), 9))
-    each = f" of {number(float(widths[0]))} {unit}".rstrip() if len(widths) == 1 else ""
+    each = f" of {figure(float(widths[0]))} {unit}".rstrip() if len(widths) == 1 else ""
     words = f"Times were counted in {max(len(edges) - 1, 1)} intervals{each}"
     if cell > 1:
         mean = counted.blur / max(float(counted.patients.sum()), 1.0)
         words += (
             f"; a site tells of at least {cell} patients and events at once, so that times are spread over"
-            f" {number(mean, 2)} {unit}".rstrip()
+            f" {figure(mean, 2)} {unit}".rstrip()
             + " on average"
         )
     return words + "."

@@ -13,7 +13,6 @@ from wardround.analyses.survival.words import (
     Unit,
     change_words,
     effect_sentence,
-    number,
     of_time,
     p_words,
     percent,
@@ -21,6 +20,7 @@ from wardround.analyses.survival.words import (
     unit_of,
 )
 from wardround.core.analysis import Agreed, Findings, FoundChart, FoundTable
+from wardround.statistics.sentences import figure
 from wardround.statistics.survival.binned_likelihood import (
     IntervalSums,
     binned_likelihood,
@@ -230,7 +230,7 @@ def sites_of(fit: CoxFit) -> tuple[dict[str, Any], list[str], list[FoundTable], 
         found[name] = {**one._asdict(), "tau_squared": tau}
         rows.append([name, one.sites, one.q, one.p_value, one.i_squared, tau])
         if one.i_squared is not None and one.p_value is not None and (one.i_squared >= 0.5 or one.p_value < 0.05):
-            size = f"I² {percent(one.i_squared)}, tau² {number(tau)}, {p_words(one.p_value)}"
+            size = f"I² {percent(one.i_squared)}, tau² {figure(tau)}, {p_words(one.p_value)}"
             verb = "differs" if one.p_value < 0.05 else "may differ"
             words.append(f"The effect of {name} {verb} between sites ({size}).")
     known = [one["i_squared"] for one in found.values() if one["i_squared"] is not None]
@@ -348,7 +348,7 @@ def rounding_of(fit: CoxFit) -> tuple[dict[str, Any] | None, list[str]]:
     worst = int(np.argmax(in_errors))
     words = (
         f"Times were counted in {len(fit.edges) - 1} intervals, which moves the effect of {fit.names[worst]} most: by"
-        f" about {number(float(in_errors[worst]), 2)} of its standard error at most."
+        f" about {figure(float(in_errors[worst]), 2)} of its standard error at most."
     )
     blur = float(fit.closed.arrays["blur"]) / fit.survey.patients
     if blur:

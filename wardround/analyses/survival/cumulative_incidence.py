@@ -6,23 +6,16 @@ count who leaves by which cause in each interval of a common axis, as for Kaplan
 Groups are compared for each cause by Gray's test (`gray`).
 """
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from wardround.analyses.survival.counts import Counted, axis_words, count_rows, numbers_told, read_counts
+from wardround.analyses.survival.counted_course import KIND, CountedCourse, CurveState
+from wardround.analyses.survival.counts import axis_words, count_rows, numbers_told
 from wardround.analyses.survival.rows import MOST_LEVELS, FollowUpOutcome, follow_up, levels_of
-from wardround.analyses.survival.survey import (
-    NUMBERS,
-    Survey,
-    check_times,
-    edges_for,
-    read_survey,
-    survey_of,
-    survey_words,
-)
+from wardround.analyses.survival.survey import NUMBERS, survey_of, survey_words
 from wardround.analyses.survival.words import of_time, p_words, percent
-from wardround.core.analysis import Agreed, Analysis, Findings, FoundChart, FoundTable, kind_by_word
+from wardround.core.analysis import Agreed, Analysis, Findings, FoundChart, FoundTable
 from wardround.core.bounds import Count
 from wardround.core.components.recipes import recorded
 from wardround.core.components.terms import Extent, Settings, Terms
@@ -55,16 +48,6 @@ def words_of(settings: Settings) -> str:
 TERMS = Terms(words_of, size_of, times=2, rows="table")
 
 
-class IncidenceState(NamedTuple):
-    """What is known so far."""
-
-    agreed: Agreed
-    groups: tuple[str, ...]
-    survey: Survey | None = None
-    edges: Values | None = None
-    counted: Counted | None = None
-
-
 @recorded("analysis", TERMS)
 def cumulative_incidence(
     *,
@@ -81,16 +64,11 @@ def cumulative_incidence(
     smallest_cell: Count = 1,
 ) -> Analysis:
     """Cumulative incidence of competing causes by group; `causes` are values of the event column, others censored."""
+    course = CountedCourse(group, times, bins, horizons, check_units)
 
-    def begin(agreed: Agreed) -> IncidenceState:
-        check_times(times, bins)
+    def begin(agreed: Agreed) -> CurveState:
         refuse_causes(agreed, event, causes)
-        return IncidenceState(agreed, levels_of(agreed, group) if group else ("all",))
-
-    def message(state: IncidenceState) -> Message | None:
-        if state.survey is None:
-            return Message({}, (("asked", "survey"),))
-        return Message({"edges": state.edges}, (("asked", "counts"),)) if state.counted is None else None
+        return course.begin(agreed)
 
     def ask(agreed: Agreed, asked: Message, site: Site) -> Message:
         rows = follow_up(agreed, site, FollowUpOutcome(time, event, causes=causes), group=group)
@@ -101,13 +79,7 @@ def cumulative_incidence(
         edges = np.asarray(asked.arrays["edges"], np.float64)
         return Message(count_rows(rows.time, rows.event, rows.group, edges, groups, len(causes), smallest_cell))
 
-    def step(state: IncidenceState, answers: Message) -> IncidenceState:
-        if state.survey is None:
-            survey = read_survey(answers.arrays, check_units=check_units)
-            return state._replace(survey=survey, edges=edges_for(survey, times, bins, horizons))
-        return state._replace(counted=read_counts(answers.arrays))
-
-    def report(state: IncidenceState) -> Report:
+    def report(state: CurveState) -> Report:
         assert state.survey is not None
         assert state.counted is not None
         assert state.edges is not None
@@ -160,8 +132,7 @@ def cumulative_incidence(
         ).report()
 
     columns = tuple(dict.fromkeys(one for one in (time, event, group) if one))
-    kind = kind_by_word("asked", {"survey": 1, "counts": 1})
-    return Analysis(columns, begin, message, ask, step, report, most=2, kind=kind)
+    return Analysis(columns, begin, course.message, ask, course.step, report, most=2, kind=KIND)
 
 
 def at_horizon(found: Incidence, edges: Values, cause: int, at: float) -> tuple[float, float, float]:

@@ -5,8 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from wardround.analyses.survival.words import number, of_time, percent, whole
+from wardround.analyses.survival.words import of_time, percent, whole
 from wardround.core.analysis import Findings, FoundChart, FoundTable
+from wardround.statistics.sentences import figure
 from wardround.statistics.survival.life_table import Curve, LifeTable, at_time, curve_of, median_of
 from wardround.statistics.survival.time_axis import round_edges
 
@@ -92,7 +93,7 @@ def at_risk_table(groups: Sequence[str], tables: Sequence[LifeTable], edges: Val
         [name, *(whole(round(float(one.at_risk[p]), 1)) if p < len(one.at_risk) else None for p in places)]
         for name, one in zip(groups, tables, strict=True)
     ]
-    heads = ["group", *(number(float(tick), 4) for tick in ticks)]
+    heads = ["group", *(figure(float(tick), 4) for tick in ticks)]
     return FoundTable("at_risk", "Patients at risk, by time", heads, rows)
 
 

@@ -7,30 +7,23 @@ enclosed, and how far it can be is told. No interval tells of fewer patients or 
 [privacy] counts in declared intervals are noised instead (`private_curves`).
 """
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from wardround.analyses.survival.counts import Counted, axis_words, count_rows, numbers_told, read_counts
+from wardround.analyses.survival.counted_course import KIND, CountedCourse, CurveState
+from wardround.analyses.survival.counts import axis_words, count_rows, numbers_told
 from wardround.analyses.survival.curves import curve_findings
 from wardround.analyses.survival.private_curves import noised_curves
 from wardround.analyses.survival.rows import MOST_LEVELS, FollowUpOutcome, follow_up, levels_of
-from wardround.analyses.survival.survey import (
-    NUMBERS,
-    Survey,
-    check_times,
-    edges_for,
-    read_survey,
-    survey_of,
-    survey_words,
-)
-from wardround.analyses.survival.words import number
-from wardround.core.analysis import Agreed, Analysis, kind_by_word
+from wardround.analyses.survival.survey import NUMBERS, survey_of, survey_words
+from wardround.core.analysis import Agreed, Analysis
 from wardround.core.bounds import Count
 from wardround.core.components.recipes import recorded
 from wardround.core.components.terms import Extent, Settings, Terms
 from wardround.core.contracts import Message, Report, Site
 from wardround.core.errors import Refusal
+from wardround.statistics.sentences import figure
 
 LABEL = "Survival curves (Kaplan-Meier)"
 Values = np.ndarray[Any, Any]
@@ -56,16 +49,6 @@ def words_of(settings: Settings) -> str:
 TERMS = Terms(words_of, size_of, times=2, rows="table")
 
 
-class CurveState(NamedTuple):
-    """What is known so far."""
-
-    agreed: Agreed
-    groups: tuple[str, ...]
-    survey: Survey | None = None
-    edges: Values | None = None
-    counted: Counted | None = None
-
-
 @recorded("analysis", TERMS)
 def kaplan_meier(
     *,
@@ -88,15 +71,7 @@ def kaplan_meier(
         if entry:
             raise Refusal("curves under [privacy] have no entry times", where="[analysis] entry", remedy="leave it out")
         return noised_curves(outcome, group=group, horizons=horizons, times=times, unit=unit)
-
-    def begin(agreed: Agreed) -> CurveState:
-        check_times(times, bins)
-        return CurveState(agreed, levels_of(agreed, group) if group else ("all",))
-
-    def message(state: CurveState) -> Message | None:
-        if state.survey is None:
-            return Message({}, (("asked", "survey"),))
-        return Message({"edges": state.edges}, (("asked", "counts"),)) if state.counted is None else None
+    course = CountedCourse(group, times, bins, horizons, check_units)
 
     def ask(agreed: Agreed, asked: Message, site: Site) -> Message:
         rows = follow_up(agreed, site, outcome, group=group)
@@ -106,12 +81,6 @@ def kaplan_meier(
         edges = np.asarray(asked.arrays["edges"], np.float64)
         came = rows.entry if entry else None
         return Message(count_rows(rows.time, rows.event, rows.group, edges, groups, 1, smallest_cell, came))
-
-    def step(state: CurveState, answers: Message) -> CurveState:
-        if state.survey is None:
-            survey = read_survey(answers.arrays, check_units=check_units)
-            return state._replace(survey=survey, edges=edges_for(survey, times, bins, horizons))
-        return state._replace(counted=read_counts(answers.arrays))
 
     def report(state: CurveState) -> Report:
         assert state.survey is not None
@@ -123,11 +92,10 @@ def kaplan_meier(
         general = survey_words(state.survey, len(state.agreed.sites), smallest_cell)
         general.append(axis_words(state.counted, state.edges, unit, smallest_cell))
         if found.numbers["rounding"] and smallest_cell == 1:
-            most = number(100 * found.numbers["rounding"], 2)
+            most = figure(100 * found.numbers["rounding"], 2)
             general.append(f"At their edges the curves are at most {most} percentage points from those of exact times.")
         numbers = {**found.numbers, "exact": state.counted.is_exact}
         return found._replace(words=[*found.words, *general], numbers=numbers).report()
 
     columns = tuple(dict.fromkeys(one for one in (time, event, entry, group) if one))
-    kind = kind_by_word("asked", {"survey": 1, "counts": 1})
-    return Analysis(columns, begin, message, ask, step, report, most=2, kind=kind)
+    return Analysis(columns, course.begin, course.message, ask, course.step, report, most=2, kind=KIND)

@@ -20,7 +20,7 @@ from wardround.analyses.survival.survey import (
     survey_of,
     survey_words,
 )
-from wardround.analyses.survival.words import number, p_words
+from wardround.analyses.survival.words import p_words
 from wardround.core.analysis import Agreed, Analysis, Findings, FoundTable, kind_by_word
 from wardround.core.bounds import Count, NotNegative
 from wardround.core.components.recipes import recorded
@@ -28,6 +28,7 @@ from wardround.core.components.terms import Extent, Settings, Terms
 from wardround.core.contracts import Message, Report, Site
 from wardround.core.errors import Refusal
 from wardround.queries.cells import in_cells
+from wardround.statistics.sentences import figure
 from wardround.statistics.survival.rank_tests import RankSums, rank_sums, rank_test, tied_counts
 from wardround.statistics.survival.time_axis import blocks_of, intervals_of, off_edge, struck_within
 
@@ -145,12 +146,12 @@ def rank_findings(state: RankState, group: str, compared: tuple[str, ...], weigh
         verdict = f"The groups of {group} were never at risk together, so they cannot be compared."
     else:
         clear = "differs" if test.p_value is not None and test.p_value < 0.05 else "does not clearly differ"
-        means = f"chi-square {number(test.statistic)} on {test.freedom} degrees of freedom, {p_words(test.p_value)}"
+        means = f"chi-square {figure(test.statistic)} on {test.freedom} degrees of freedom, {p_words(test.p_value)}"
         verdict = f"Survival {clear} between the groups of {group} ({means})."
     words = [verdict]
     ratio = sums.observed / np.where(sums.expected > 0, sums.expected, np.nan)
     words += [
-        f"{group} {name}: {number(float(seen))} events, where {number(float(due))} were expected if all were alike."
+        f"{group} {name}: {figure(float(seen))} events, where {figure(float(due))} were expected if all were alike."
         for name, seen, due in zip(groups, sums.observed, sums.expected, strict=True)
     ]
     words.append(

@@ -12,10 +12,10 @@ import numpy as np
 from wardround.analyses.survival.curves import curve_findings
 from wardround.analyses.survival.rows import FollowUpOutcome, follow_up, levels_of
 from wardround.analyses.survival.survey import check_times
-from wardround.analyses.survival.words import number
 from wardround.core.analysis import NOISE, Agreed, Analysis
 from wardround.core.contracts import Message, Report, Site
 from wardround.core.errors import Refusal
+from wardround.statistics.sentences import figure
 from wardround.statistics.survival.life_table import LifeTable
 from wardround.statistics.survival.time_axis import intervals_of
 
@@ -74,7 +74,7 @@ def noised_curves(
         counted = sum(float(table.at_risk[0]) for table in tables)
         general = [
             f"From about {counted:,.0f} patients, counted in {len(edges)} declared intervals; every count is right to"
-            f" about {number(1.959964 * state.noise, 2)} (95 % interval), and the intervals include that noise.",
+            f" about {figure(1.959964 * state.noise, 2)} (95 % interval), and the intervals include that noise.",
         ]
         ended = [name for name, table in zip(state.groups, tables, strict=True) if len(table.edges) < len(edges)]
         if ended:

@@ -3,6 +3,8 @@
 import math
 from typing import NamedTuple
 
+from wardround.statistics.sentences import figure
+
 UNTOLD = "not reached"
 
 
@@ -11,21 +13,6 @@ class Unit(NamedTuple):
 
     step: float = 1.0
     words: str = ""
-
-
-def number(value: float | None, digits: int = 3) -> str:
-    """So many significant digits, without an exponent.
-
-    >>> number(0.012345), number(12345.6), number(30.0), number(None)
-    ('0.0123', '12346', '30', 'not known')
-    """
-    if value is None or not math.isfinite(value):
-        return "not known"
-    if value == 0:
-        return "0"
-    places = max(0, digits - 1 - math.floor(math.log10(abs(value))))
-    text = f"{value:.{places}f}"
-    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def whole(value: float) -> float | int:
@@ -60,7 +47,7 @@ def of_time(time: float | None, unit: str) -> str:
     >>> of_time(310.0, "days"), of_time(None, "days")
     ('310 days', 'not reached')
     """
-    return UNTOLD if time is None else f"{number(time, 4)} {unit}".strip()
+    return UNTOLD if time is None else f"{figure(time, 4)} {unit}".strip()
 
 
 def unit_of(said: str) -> Unit:
@@ -86,7 +73,7 @@ def readable_unit(spread: float) -> Unit:
         return Unit(1.0, "1")
     power = 10.0 ** math.floor(math.log10(spread))
     step = min((power * factor for factor in (1, 2, 5, 10)), key=lambda one: abs(math.log(one / spread)))
-    return Unit(step, number(step))
+    return Unit(step, figure(step))
 
 
 def change_words(ratio: float, low: float, high: float) -> str:
@@ -104,12 +91,12 @@ def change_words(ratio: float, low: float, high: float) -> str:
     verb, size = ("rises", ratio - 1) if ratio >= 1 else ("falls", 1 - ratio)
     crosses = low < 1 < high
     in_times = ratio >= 3 or (high >= 3 and not crosses)
-    begin = f"is {number(ratio, 2)} times as high" if in_times else f"{verb} by {percent(size)}"
+    begin = f"is {figure(ratio, 2)} times as high" if in_times else f"{verb} by {percent(size)}"
     if crosses:
-        above = f"{percent(high - 1)} more" if high < 3 else f"{number(high, 2)} times as much"
+        above = f"{percent(high - 1)} more" if high < 3 else f"{figure(high, 2)} times as much"
         return f"{begin}, 95 % interval from {percent(1 - low)} less to {above}: no clear effect"
     if in_times:
-        return f"{begin}, 95 % interval {number(low, 2)} to {number(high, 2)} times"
+        return f"{begin}, 95 % interval {figure(low, 2)} to {figure(high, 2)} times"
     ends = (low - 1, high - 1) if ratio >= 1 else (1 - high, 1 - low)
     return f"{begin}, 95 % interval {percent(ends[0]).removesuffix(' %')} to {percent(ends[1])}"
 
