@@ -59,7 +59,8 @@ def verdicts(result: GapsResult) -> list[Html]:
         made.append(table(caption, columns, verdict_rows(result, verdict)))
     meaning = (
         "★: a potential gap: the other model is better here, or as good with more consistent scores. "
-        "P: no gap, the own model performs better. E: no gap, the own scores are as consistent."
+        "P: no gap, the own model performs better. E: no gap, the own scores are as consistent, "
+        "or the other model gives nearly everybody the same score, which is not consistency."
     )
     return [paragraph(safe(meaning)), *made]
 

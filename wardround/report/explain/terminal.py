@@ -56,7 +56,7 @@ def gaps_table(result: GapsResult) -> Table:
         shown.add_row(*(Text(plain(cell)) for cell in cells))
     shown.caption = Text(
         "Own model less the other's. No gap, since P: the own model is better; E: the other is not better, and its"
-        " scores are not more consistent."
+        " scores are not more consistent (or nearly the same for everybody)."
     )
     return shown
 
