@@ -1,5 +1,6 @@
 """Text for people: numbers as they read them, and words of others that cannot harm a terminal, a log or a page."""
 
+import json
 import re
 import unicodedata
 from typing import Any
@@ -61,6 +62,15 @@ def counted(number: int, noun: str) -> str:
     ('1 row', '1,200 rows')
     """
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def toml_key(name: str) -> str:
+    """A name as it is written on the left side in a study file: in quotes unless it is letters, digits, _ and - only.
+
+    >>> toml_key("age"), toml_key("Creatinine (mg/dL)")
+    ('age', '"Creatinine (mg/dL)"')
+    """
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name, ensure_ascii=False)
 
 
 def natural_order(name: str) -> tuple[tuple[int, int, str], ...]:

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from wardround.core.errors import Refusal
-from wardround.core.text import counted, natural_order
+from wardround.core.text import counted, natural_order, toml_key
 from wardround.data.table import Kind, SlicedSites, Table
 from wardround.queries.columns import as_codes, as_text, is_measured, kind_of, list_some, suggest_name
 
@@ -157,7 +157,7 @@ def recode_alike(column: str, alike: Sequence[str]) -> str:
     """The setting that makes names which differ only in case one name each (see `names_alike`)."""
     groups = [group.split(" / ") for group in alike]
     pairs = ", ".join(f'"{name}" = "{names[-1]}"' for names in groups for name in names[:-1])
-    return f"recode = {{{column} = {{{pairs}}}}} in [data.cleaning]"
+    return f"recode = {{{toml_key(column)} = {{{pairs}}}}} in [data.cleaning]"
 
 
 def names_alike(names: Sequence[str]) -> list[str]:

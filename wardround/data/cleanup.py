@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from wardround.core.errors import Refusal
-from wardround.core.text import counted
+from wardround.core.text import counted, toml_key
 from wardround.data.derived_columns import declared_functions, derive_columns, labels_voted_for
 from wardround.data.table import Table
 from wardround.data.value_forms import MOSTLY, days_between, form_of, read_date, read_dates, read_number
@@ -140,7 +140,7 @@ def refuse_unknown(cleanup: Cleanup, known: Sequence[str], origin: str) -> None:
             raise Refusal(
                 f"the days of {column!r} are counted from {since!r}, which is neither a column nor a day",
                 where=f"[data.cleaning], {origin}",
-                remedy=f'name a column, or write a day as year-month-day: days = {{{column} = "2020-01-01"}}',
+                remedy=f'name a column, or write a day as year-month-day: days = {{{toml_key(column)} = "2020-01-01"}}',
             )
 
 

@@ -15,6 +15,7 @@ from wardround.core.analysis import Agreed, AgreedColumn
 from wardround.core.codes.json_arrays import pack
 from wardround.core.contracts import Message, Site
 from wardround.core.errors import Refusal
+from wardround.core.text import toml_key
 from wardround.data.query import Ask
 from wardround.data.value_forms import likely_form
 from wardround.queries.columns import as_codes, as_numbers, as_text, kind_of, list_some, suggest_name
@@ -40,9 +41,9 @@ def columns_of_analysis(frame: pd.DataFrame, columns: Sequence[str], where: str)
         kind = kind_of(frame[name])
         if kind in ("date", "mixed"):
             held = "dates or times" if kind == "date" else "a mixture of text and numbers"
-            dates = f'days = {{{name} = "2020-01-01"}} (days since a day, or since another column)'
+            dates = f'days = {{{toml_key(name)} = "2020-01-01"}} (days since a day, or since another column)'
             form = likely_form(frame[name].dropna().head(LOOKED_AT).astype(str))
-            figures = f'kinds = {{{name} = "{form}"}}, with unreadable = "missing" for what is no number'
+            figures = f'kinds = {{{toml_key(name)} = "{form}"}}, with unreadable = "missing" for what is no number'
             raise Refusal(
                 f"column {name!r} holds {held}",
                 where=where,
@@ -80,7 +81,7 @@ def agree_on_columns(
             raise Refusal(
                 f"column {name!r} should hold free text, and holds numbers",
                 where="[analysis]",
-                remedy=f'name another column, or say kinds = {{{name} = "text"}} in [data.cleaning]',
+                remedy=f'name another column, or say kinds = {{{toml_key(name)} = "text"}} in [data.cleaning]',
             )
     unknown = [name for name, kind in kinds.items() if kind == "text" and name not in declared and name not in texts]
     told: dict[str, list[str]] = {}
@@ -113,7 +114,7 @@ def common_kind(column: str, kinds: Mapping[str, Mapping[str, str]]) -> str:
         found = ", ".join(f"{words.get(kind, kind)} at {list_some(sites, 3)}" for kind, sites in holders.items())
         raise Refusal(
             f"column {column!r} does not hold the same everywhere: {found}",
-            remedy=f'say what it holds in [data.cleaning]: kinds = {{{column} = "number"}} or "text"',
+            remedy=f'say what it holds in [data.cleaning]: kinds = {{{toml_key(column)} = "number"}} or "text"',
         )
     if not holders:
         raise Refusal(f"column {column!r} has no value at any site", remedy="leave it out of the analysis")
@@ -126,8 +127,8 @@ def levels_of(column: str, told: Mapping[str, Sequence[str]], declared: Declared
         often = f" that at least {cell} patients of a site have" if cell > 1 else ""
         raise Refusal(
             f"column {column!r} has no words{often}, or more than {MOST_NAMES} different ones",
-            remedy=f"group its words with recode in [data.cleaning], or name them: categories = {{{column} = [...]}} in"
-            " [data.preparation]",
+            remedy="group its words with recode in [data.cleaning], or name them: categories ="
+            f" {{{toml_key(column)} = [...]}} in [data.preparation]",
         )
     return levels
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from wardround.core.errors import Refusal
+from wardround.core.text import toml_key
 from wardround.data.assembly import names_alike, recode_alike
 from wardround.data.survival.intervals import interval_names, label_names, open_names
 from wardround.data.table import Kind, Table
@@ -84,8 +85,8 @@ def agree(
     for column, kind in features.items():
         if kind in ("date", "mixed"):
             held = "dates or times" if kind == "date" else "a mixture of text and numbers"
-            dates = f'days = {{{column} = "2020-01-01"}} (days since a day, or since another column)'
-            figures = f'kinds = {{{column} = "number"}} with unreadable = "missing"'
+            dates = f'days = {{{toml_key(column)} = "2020-01-01"}} (days since a day, or since another column)'
+            figures = f'kinds = {{{toml_key(column)} = "number"}} with unreadable = "missing"'
             raise Refusal(
                 f"column {column!r} holds {held}, which no model can read",
                 where=f"site {next(c.site for c in told if c.kinds.get(column) == kind)}, {table.origin}",
@@ -205,7 +206,7 @@ def common_task(told: Sequence[Card], kind: str, table: Table) -> tuple[Kind, tu
         raise Refusal(
             "the target holds dates or a mixture of text and numbers",
             where=where,
-            remedy=f'recode its values in [data.cleaning], or say there kinds = {{{table.target} = "text"}}',
+            remedy=f'recode its values in [data.cleaning], or say there kinds = {{{toml_key(table.target)} = "text"}}',
         )
     if table.task == "segmentation" or kind.startswith("image"):
         return segmentation_task(told, kind, table, where)

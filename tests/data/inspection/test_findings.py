@@ -1,5 +1,8 @@
 """What looks wrong with a table is found and named, and what is sound is left in peace."""
 
+import re
+import tomllib
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -98,6 +101,18 @@ def test_the_setting_that_a_finding_names_repairs_it() -> None:
     assert table.sites["A"]["lactate"].tolist()[3] == 0.25
     assert int(table.sites["A"]["lactate"].isna().sum()) == 1
     assert find_in_table(table_of(frame, Cleanup(kinds={"lactate": "text"}))) == []
+
+
+def test_settings_for_columns_with_spaces_can_be_copied_into_a_study_file() -> None:
+    """A key with a space or a bracket needs quotes in TOML."""
+    frame = sound().rename(columns={"lactate": "Lactate (mmol/L)"})
+    frame["Lactate (mmol/L)"] = with_text(frame["Lactate (mmol/L)"], {3: "<0.5", 9: "unknown"})
+    (found,) = find_in_table(table_of(frame, Cleanup()))
+    settings = re.findall(r"(?:kinds|recode) = \{.*?\}+", found.remedy)
+    assert len(settings) == 3
+    kinds, recode = (tomllib.loads(one) for one in settings[:2])
+    assert find_in_table(table_of(frame, Cleanup(**kinds, **recode, unreadable="missing"))) == []
+    assert tomllib.loads(settings[2]) == {"kinds": {"Lactate (mmol/L)": "text"}}
 
 
 def test_identifiers_are_refused_unless_they_are_said_to_be_categories() -> None:

@@ -12,6 +12,7 @@ import pandas as pd
 from wardround.core.analysis import Agreed
 from wardround.core.contracts import Site
 from wardround.core.errors import Refusal
+from wardround.core.text import toml_key
 from wardround.queries.columns import as_codes, as_numbers, suggest_name
 
 Values = np.ndarray[Any, Any]
@@ -138,7 +139,7 @@ def levels_of(agreed: Agreed, name: str) -> tuple[str, ...]:
     if column.kind != "category":
         raise Refusal(
             f"'{name}' holds numbers, where groups are needed",
-            remedy=f'say that they are names of groups: [data.cleaning] kinds = {{{name} = "text"}}',
+            remedy=f'say that they are names of groups: [data.cleaning] kinds = {{{toml_key(name)} = "text"}}',
         )
     if len(column.levels) > MOST_LEVELS:
         raise Refusal(f"'{name}' has {len(column.levels)} levels", remedy=f"form at most {MOST_LEVELS} groups")

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from wardround.core.errors import Refusal
-from wardround.core.text import counted
+from wardround.core.text import counted, toml_key
 from wardround.data.assembly import POOL, names_alike, recode_alike
 from wardround.data.cleanup import Unread, row_hashes
 from wardround.data.inspection.extremes import outsiders
@@ -77,7 +77,7 @@ def find_in_table(table: Table, aside: Sequence[str] = ()) -> list[Finding]:
 
 def find_unread(table: Table, name: str, series: "pd.Series[Any]") -> list[Finding]:
     """A column that was meant to hold numbers or dates, with the setting that repairs it."""
-    known = series.dropna()
+    known, key = series.dropna(), toml_key(name)
     odd = [str(one) for one in known if isinstance(one, Unread)]
     dates = sum(isinstance(one, date) for one in known)
     if not odd and not dates:
@@ -94,11 +94,11 @@ def find_unread(table: Table, name: str, series: "pd.Series[Any]") -> list[Findi
         remedy = "correct its entry in kinds, days or date_formats of [data.cleaning], recode these values, or set"
         if set(forms) == {"bound"}:
             number = BOUND.sub("", examples[0]).strip()
-            remedy = f'recode them: recode = {{{name} = {{"{examples[0]}" = "{number}"}}}} (or half of it), or set'
+            remedy = f'recode them: recode = {{{key} = {{"{examples[0]}" = "{number}"}}}} (or half of it), or set'
         return [Finding("unread", name, what, f'{remedy} unreadable = "missing"', True, examples, tuple(sites))]
     if dates + forms.get("date", 0) > len(known) / 2:
-        pattern = f', and how they are written: date_formats = {{{name} = "%d.%m.%Y"}}' if forms.get("date") else ""
-        remedy = f'count days in [data.cleaning]: days = {{{name} = "2020-01-01"}}, or since another column{pattern}'
+        pattern = f', and how they are written: date_formats = {{{key} = "%d.%m.%Y"}}' if forms.get("date") else ""
+        remedy = f'count days in [data.cleaning]: days = {{{key} = "2020-01-01"}}, or since another column{pattern}'
         what = f"column {name!r} holds dates"
         return [Finding("dates", name, what, f"{remedy}; or drop it", True, examples, tuple(sites))]
     what = f"column {name!r} seems to hold numbers, but {len(odd):,} of {len(known):,} values cannot be read as such"
@@ -114,14 +114,14 @@ def repair(name: str, forms: Mapping[str, int]) -> str:
         "thousands": ("thousands_comma", ' (or "decimal_comma", if 1,234 means 1.234)'),
         "percent": ("percent", ""),
     }
-    kind, more = kinds.get(common, ("number", ""))
-    said = f'say in [data.cleaning] kinds = {{{name} = "{kind}"}}{more}'
+    key, (kind, more) = toml_key(name), kinds.get(common, ("number", ""))
+    said = f'say in [data.cleaning] kinds = {{{key} = "{kind}"}}{more}'
     left = sum(count for form, count in forms.items() if form != common or common not in kinds)
     if not left:
         return said
     return (
-        f'{said} and recode = {{{name} = {{"<0.5" = "0.25"}}}} for single values, or unreadable = "missing" for all'
-        f' that cannot be read; if these are words, kinds = {{{name} = "text"}}'
+        f'{said} and recode = {{{key} = {{"<0.5" = "0.25"}}}} for single values, or unreadable = "missing" for all'
+        f' that cannot be read; if these are words, kinds = {{{key} = "text"}}'
     )
 
 
@@ -141,7 +141,7 @@ def find_in_words(table: Table, name: str, series: "pd.Series[Any]") -> list[Fin
                 f"column {name!r} has {len(distinct):,} different words in {len(known):,} rows, so it seems to name"
                 " patients",
                 f'drop it: drop = ["{name}"] in [data] (or split_by = "{name}", if a patient has several rows); if'
-                f' these really are categories, kinds = {{{name} = "text"}} in [data.cleaning]',
+                f' these really are categories, kinds = {{{toml_key(name)} = "text"}} in [data.cleaning]',
                 True,
                 tuple(distinct[:SHOWN]),
             )
@@ -152,7 +152,7 @@ def find_in_words(table: Table, name: str, series: "pd.Series[Any]") -> list[Fin
                 "number_words",
                 name,
                 f"column {name!r} holds {len(distinct):,} different words that are all numbers, and each is a category",
-                f'say in [data.cleaning] kinds = {{{name} = "number"}}, or "text" if they are codes',
+                f'say in [data.cleaning] kinds = {{{toml_key(name)} = "number"}}, or "text" if they are codes',
                 examples=tuple(distinct[:SHOWN]),
             )
         )
@@ -184,15 +184,15 @@ def find_in_numbers(table: Table, name: str, series: "pd.Series[Any]") -> list[F
         return found
     far = outsiders(values)
     if far is not None:
-        shown = tuple(number_text(value) for value in far.values)
+        key, shown = toml_key(name), tuple(number_text(value) for value in far.values)
         codes = " that look like codes for unknown" if far.codes else ""
         found.append(
             Finding(
                 "outsiders",
                 name,
                 f"column {name!r} has {counted(far.rows, 'value')} far outside the rest{codes}",
-                f"if they mean unknown, say in [data.cleaning] missing = {{{name} = [{', '.join(shown[:SHOWN])}]}} or"
-                f" plausible = {{{name} = [low, high]}}",
+                f"if they mean unknown, say in [data.cleaning] missing = {{{key} = [{', '.join(shown[:SHOWN])}]}} or"
+                f" plausible = {{{key} = [low, high]}}",
                 examples=(*shown, f"the rest: {number_text(far.low)} to {number_text(far.high)}"),
             )
         )
@@ -202,7 +202,7 @@ def find_in_numbers(table: Table, name: str, series: "pd.Series[Any]") -> list[F
                 "identifier",
                 name,
                 f"column {name!r} has another whole number in every row, so it seems to number patients",
-                f'drop it: drop = ["{name}"] in [data]; if it is a quantity, kinds = {{{name} = "number"}} in'
+                f'drop it: drop = ["{name}"] in [data]; if it is a quantity, kinds = {{{toml_key(name)} = "number"}} in'
                 " [data.cleaning]",
             )
         )

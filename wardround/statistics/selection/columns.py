@@ -8,6 +8,7 @@ import numpy as np
 from wardround.core.analysis import Agreed
 from wardround.core.contracts import Site
 from wardround.core.errors import Refusal
+from wardround.core.text import toml_key
 from wardround.queries.columns import as_codes, as_numbers, suggest_name
 
 Vector = np.ndarray[Any, Any]
@@ -65,7 +66,7 @@ def check_columns(agreed: Agreed, names: Iterable[str], *, kind: str = "", where
                 where=where,
                 remedy="name a column of numbers"
                 if numbers
-                else f'say in [data.cleaning] that its numbers are words: kinds = {{{name} = "text"}}',
+                else f'say in [data.cleaning] that its numbers are words: kinds = {{{toml_key(name)} = "text"}}',
             )
 
 
