@@ -243,7 +243,7 @@ def consortium_in(folder: Path, **more: Any) -> Iterator[Consortium]:
 def small_disk(path: Path) -> bool:
     """Mount a small disk, if we may: room for the studies of the tests, and soon filled."""
     path.mkdir(parents=True)
-    command = ["mount", "-t", "tmpfs", "-o", "size=48m", "wardround-test", str(path)]
+    command = ["mount", "-t", "tmpfs", "-o", "size=128m", "wardround-test", str(path)]
     try:
         return subprocess.run(command, check=False, capture_output=True).returncode == 0
     except OSError:
