@@ -1,5 +1,7 @@
 """AsynDGAN: the chain rule, what leaves and what stays, that noise covers all that touches a row, both engines."""
 
+import re
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -130,8 +132,14 @@ def test_both_engines_an_empty_site_a_broken_one_and_the_same_bits(params):
     method, data = asyn_dgan(MODEL, weighted_mean(), images=4, batch_size=8), federation_of()
     progress, scores = simulated(method, identity(), data, params)
     other, _, seen = deployed(method, identity(), data, params)
-    for one, two in zip(jax.tree.leaves(progress.server), jax.tree.leaves(other.server), strict=True):
-        np.testing.assert_allclose(one, two, atol=2e-4)
+    ours, theirs = (jax.tree_util.tree_leaves_with_path(one.server) for one in (progress, other))
+    for (path, one), (_, two) in zip(ours, theirs, strict=True):
+        # A bias before a normalization has no slope but rounding, of which Adam makes whole steps.
+        if not re.search(r"segmenter/\w+_[ab]/bias", jax.tree_util.keystr(path)):
+            np.testing.assert_allclose(one, two, atol=2e-4)
+    images = np.asarray(data.x[:8])
+    drawn = [np.asarray(MODEL.predict(method.params(one.server), images)) for one in (progress, other)]
+    np.testing.assert_allclose(drawn[0], drawn[1], atol=1e-3)
     assert scores.predicted.shape == (24, 3)
     assert seen.shape == (24, 8, 8)
 
