@@ -16,6 +16,7 @@ import pytest
 from wardround.core.contracts import Message
 from wardround.deploy.protocol.outline import ENTRY, OUTLINE, OutlinedMessage, name_of, read_outline
 from wardround.deploy.protocol.wire import Malformed, encode
+from wardround.deploy.transport.contract import Unanswered
 from wardround.deploy.transport.transfers import shelf as shelf_module
 from wardround.deploy.transport.transfers.exchange import Exchange, PeerLines
 from wardround.deploy.transport.transfers.piece import PieceCode, PieceReply, PieceTopic, PieceWord
@@ -147,3 +148,30 @@ def test_a_site_that_names_another_answer_each_time_leaves_one_file(tmp_path: Pa
         waiting.pop(0)()
     assert len([topic for topic in asked if topic != PieceTopic.FETCH]) > 10
     assert len(list(tmp_path.glob("*.part"))) <= 1
+
+
+DEEP = b"[" * 100_000 + b"]" * 100_000
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        (PieceCode.HELD, b'{"name": "%s", "size": Infinity}' % (b"00" * 16)),
+        (PieceCode.HELD, b'{"name": "%s", "size": 1e400}' % (b"00" * 16)),
+        (PieceCode.HELD, b'{"name": "%s", "size": 12.5}' % (b"00" * 16)),
+        (PieceCode.HELD, DEEP),
+        (PieceCode.MISSING, DEEP),
+        (PieceCode.MISSING, b"[[0, Infinity]]"),
+    ],
+    ids=["endless", "too large for a number", "half a byte", "nested", "lacks something nested", "lacks all and more"],
+)
+def test_an_exchange_ends_whatever_a_site_says_of_its_answer(code: PieceCode, said: bytes) -> None:
+    """An endless answer was an error nobody caught, after the site's time had been stopped: the round never ended."""
+
+    def send(topic: str, payload: Any, heard: Any, words: Any) -> Any:
+        heard(PieceReply(code, said))
+        return lambda: None
+
+    one = Exchange("site", "round", OutlinedMessage(b"?"), 10.0, send=send, lines=PeerLines())
+    one.begin()
+    assert isinstance(one.answer.exception(0), Unanswered)

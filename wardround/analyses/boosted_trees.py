@@ -16,7 +16,7 @@ from collections.abc import Callable
 from wardround.analyses.forests.answer import answer, noise_multiplier
 from wardround.analyses.forests.findings import report_of
 from wardround.analyses.forests.memory import SiteMemory
-from wardround.analyses.forests.plan import ObjectiveName, TreePlan
+from wardround.analyses.forests.plan import ObjectiveName, TreePlan, unbounded
 from wardround.analyses.forests.question import EDGES, HAZARD, LEVEL, PHASE, REVIEW
 from wardround.analyses.forests.state import after_answers, begin, model_of, next_question
 from wardround.core.analysis import Analysis, ExchangeKind, OwnNoise, kind_by_word
@@ -106,6 +106,8 @@ def boosted_trees(
         patience, personal, effects, fewest_sites, most_classes, smallest_cell, epsilon, delta, noise_seed, seed,
         time, time_bins, check_units,
     )  # fmt: skip
+    if plan.private and (plan.time or objective in ("squared", "cox")):
+        raise unbounded()  # at once, so that nobody approves it
     memory = SiteMemory()
     return Analysis(
         columns=plan.read,

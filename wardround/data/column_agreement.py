@@ -28,8 +28,13 @@ LOOKED_AT = 1000
 """Values by which the form of a column is guessed for a remedy."""
 
 
-def columns_of_analysis(frame: pd.DataFrame, columns: Sequence[str], where: str) -> pd.DataFrame:
-    """A site's rows with the columns of the analysis alone; true and false are 1 and 0."""
+def columns_of_analysis(
+    frame: pd.DataFrame, columns: Sequence[str], where: str, *, noised: bool = False
+) -> pd.DataFrame:
+    """A site's rows with the columns of the analysis alone; true and false are 1 and 0.
+
+    Where answers are to be `noised`, infinite values are unknown: to refuse them would tell of a patient.
+    """
     found: dict[str, Any] = {}
     for name in columns:
         if name not in frame.columns:
@@ -51,6 +56,9 @@ def columns_of_analysis(frame: pd.DataFrame, columns: Sequence[str], where: str)
             )
         found[name] = as_text(frame[name]) if kind == "text" else as_numbers(frame[name])
         if kind != "text" and np.isinf(found[name]).any():
+            if noised:
+                found[name] = np.where(np.isinf(found[name]), np.nan, found[name])
+                continue
             raise Refusal(
                 f"column {name!r} holds infinite values",
                 where=where,
@@ -87,7 +95,7 @@ def agree_on_columns(
     told: dict[str, list[str]] = {}
     if unknown and private:
         raise Refusal(
-            f"column {unknown[0]!r} holds words, which under [privacy] nobody is asked for",
+            f"column {unknown[0]!r} holds words, which under noise ([privacy], epsilon) nobody is asked for",
             where="[data.preparation] categories",
             remedy=f"declare them: categories = {{{unknown[0]} = [...]}}",
         )

@@ -51,6 +51,7 @@ from wardround.study.analyses.analysis_model import analysis_facts
 from wardround.study.analyses.analysis_noise import (
     AnalysisNoise,
     analysis_noise,
+    is_noised,
     privacy_sentence,
     with_deviation,
     with_noise,
@@ -87,8 +88,9 @@ def check_analysis(study: Study) -> AnalysisPlan:
     table = table_of(study)
     refuse_few(assemble.transform_of(study.transforms), len(table.sites), "[[transforms]]")
     where = [f"site {name}, {table.origin}" for name in table.sites]
+    noised = is_noised(study, analysis)
     tables = [
-        Site(name, columns_of_analysis(frame, analysis.columns, place))
+        Site(name, columns_of_analysis(frame, analysis.columns, place, noised=noised))
         for (name, frame), place in zip(table.sites.items(), where, strict=True)
     ]
 
@@ -101,7 +103,7 @@ def check_analysis(study: Study) -> AnalysisPlan:
         analysis.columns,
         declared=declared_levels(study, analysis),
         smallest_cell=study.data.preparation.smallest_cell,
-        private=study.privacy is not None,
+        private=noised,
         texts=analysis.texts,
     )
     agreed = Agreed(tuple(table.sites), columns)

@@ -21,15 +21,26 @@ NOTHING = Message({})
 
 
 class ApprovedAnalysis:
-    """Puts an approved study to one site."""
+    """Puts an approved study to one site; `privacy` and the words of columns (`categories`) are the study's own."""
 
-    def __init__(self, folder: Path, table: pd.DataFrame, *, name: str, **settings: Any) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        table: pd.DataFrame,
+        *,
+        name: str,
+        privacy: dict[str, Any] | None = None,
+        categories: dict[str, list[str]] | None = None,
+        **settings: Any,
+    ) -> None:
         self.consortium = Consortium(folder)
         table.to_csv(self.consortium.tables[SITE], index=False)
+        preparation = {"smallest_cell": CELL, "categories": categories or {}}
         words = {
             "study": {"name": "asked", "purpose": PURPOSE},
-            "data": {"source": "csv", "path": "x", "preparation": {"smallest_cell": CELL}},
+            "data": {"source": "csv", "path": "x", "preparation": preparation},
             "analysis": {"name": name, **settings},
+            **({"privacy": privacy} if privacy else {}),
         }
         self.study = parse_study(words, where="test")
         submission = Submission(self.study, self.consortium.names, "researcher")

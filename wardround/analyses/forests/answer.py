@@ -165,9 +165,8 @@ def level_answer(
     course = kept.course = after_levels(course, tree, levels, layout.width)
     drawn = None
     if plan.rows_per_tree < 1:
-        drawn = np.flatnonzero(
-            draw(plan.seed, site.name, "tree", str(number)).random(learn) < plan.rows_per_tree
-        ).astype(np.uint32)
+        chance = draw(plan.seed, site.name, "tree", str(number)).random(kept.rows.dealt)[kept.rows.places[:learn]]
+        drawn = np.flatnonzero(chance < plan.rows_per_tree).astype(np.uint32)
     sums = node_sums(course, asked, learn, drawn, layout.used[columns])
     if plan.private:
         assert objective.reach is not None

@@ -96,6 +96,22 @@ class TreeOutcome(NamedTuple):
 
 
 def outcome_of(plan: TreePlan, agreed: Agreed) -> TreeOutcome:
+    """What is predicted; a site asks, too, so that whoever asks it gets no sum that noise does not cover."""
+    found = outcome_in(plan, agreed)
+    if plan.private and found.objective.reach is None:
+        raise unbounded()
+    return found
+
+
+def unbounded() -> Refusal:
+    return Refusal(
+        "noise is calibrated for classes, where each patient's slope is bounded; this target is not a class",
+        where=f"{WHERE}, epsilon",
+        remedy="leave epsilon out, or cut the target into classes",
+    )
+
+
+def outcome_in(plan: TreePlan, agreed: Agreed) -> TreeOutcome:
     """Two classes, several, a number, or a hazard where there is a time; of two classes the positive one is label 1."""
     if plan.time:
         return TreeOutcome(cox())
@@ -201,12 +217,7 @@ def refuse_plan(plan: TreePlan, agreed: Agreed) -> None:
                 where=f"{WHERE}, columns",
                 remedy="join rare ones, or leave the column out",
             )
-    if plan.private and outcome_of(plan, agreed).objective.reach is None:
-        raise Refusal(
-            "noise is calibrated for classes, where each patient's slope is bounded; this target is not a class",
-            where=f"{WHERE}, epsilon",
-            remedy="leave epsilon out, or cut the target into classes",
-        )
+    outcome_of(plan, agreed)
 
 
 def refuse_time(plan: TreePlan, agreed: Agreed) -> None:

@@ -27,6 +27,10 @@ class LearningRows(NamedTuple):
     learn: int
     test: int
     """Where the test rows begin."""
+    places: Numbers
+    """Where each row stands among those that were dealt out: all under noise, else those of a known target."""
+    dealt: int
+    """How many these are."""
 
 
 def draw(seed: int, *words: str) -> np.random.Generator:
@@ -44,12 +48,16 @@ def read_rows(plan: TreePlan, agreed: Agreed, outcome: TreeOutcome, site: Site) 
                 remedy=suggest_name(name, map(str, site.table.columns)),
             )
     y = labels_of(plan, agreed, outcome, site)
-    known = np.flatnonzero(~np.isnan(y))
-    order = known[draw(plan.seed, site.name, "rows").permutation(len(known))]
+    # Under noise nobody's missing target may move others from part to part: all rows are dealt out, then some left out.
+    known = ~np.isnan(y)
+    dealt = np.arange(len(y)) if plan.private else np.flatnonzero(known)
+    order = dealt[draw(plan.seed, site.name, "rows").permutation(len(dealt))]
     test = len(order) - round(plan.test * len(order))
     learn = test - (round(plan.validation * len(order)) if plan.watched else 0)
-    values = tuple(column_values(agreed, name, site)[order] for name in plan.columns)
-    return LearningRows(values, y[order], learn, test)
+    places = np.flatnonzero(known[order])
+    learn, test = (int(np.searchsorted(places, end)) for end in (learn, test))
+    values = tuple(column_values(agreed, name, site)[order[places]] for name in plan.columns)
+    return LearningRows(values, y[order[places]], learn, test, places, len(order))
 
 
 def column_values(agreed: Agreed, name: str, site: Site) -> Numbers:
@@ -81,6 +89,8 @@ def labels_of(plan: TreePlan, agreed: Agreed, outcome: TreeOutcome, site: Site) 
     column = agreed.columns[plan.target]
     if not outcome.classes or column.kind == "number":
         y = column_values(agreed, plan.target, site).astype(np.float64)
+        if plan.private:  # a refusal would tell of a patient
+            y = np.where(np.isin(y, (0, 1)), y, np.nan)
         if outcome.classes and not np.isin(y[~np.isnan(y)], (0, 1)).all():
             raise Refusal(
                 f"the target {plan.target!r} holds numbers other than 0 and 1",

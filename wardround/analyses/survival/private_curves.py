@@ -54,7 +54,7 @@ def noised_curves(
         return Message({}, (("asked", "counts"),)) if state.events is None else None
 
     def ask(agreed: Agreed, asked: Message, site: Site) -> Message:
-        rows = follow_up(agreed, site, outcome, group=group)
+        rows = follow_up(agreed, site, outcome, group=group, noised=True)
         shape = (len(levels_of(agreed, group)) if group else 1, len(edges) + 1)
         place = np.minimum(intervals_of(rows.time, edges), len(edges))
         told = np.zeros((2, *shape))

@@ -1,6 +1,7 @@
 """A site's rows as survival analyses look at them: times, events, groups, strata and columns, known ones only.
 
-Mistakes in them are refused where they are, at the site, and by its name; what is said tells of no patient.
+Mistakes in them are refused where they are, at the site, and by its name; what is said tells of no patient. Under noise
+not even that there is one may be told: such values are unknown there.
 """
 
 from collections.abc import Sequence
@@ -77,9 +78,11 @@ def numbers_in(site: Site, name: str) -> Values:
         ) from None
 
 
-def times_of(site: Site, name: str) -> Values:
+def times_of(site: Site, name: str, *, noised: bool = False) -> Values:
     """Follow-up times: numbers from 0 upwards."""
     times = numbers_in(site, name)
+    if noised:
+        return np.where((times >= 0) & np.isfinite(times), times, np.nan)
     if (times < 0).any():
         raise Refusal(
             f"the column '{name}' has negative times",
@@ -105,7 +108,7 @@ def entries_of(site: Site, outcome: FollowUpOutcome, time: Values) -> Values:
     return entry
 
 
-def events_of(site: Site, outcome: FollowUpOutcome) -> Values:
+def events_of(site: Site, outcome: FollowUpOutcome, *, noised: bool = False) -> Values:
     """1 for an event (or the number of its cause), 0 for a censored time, NaN where unknown."""
     codes, words = as_codes(column_of(site, outcome.event))
     if outcome.causes:
@@ -113,14 +116,14 @@ def events_of(site: Site, outcome: FollowUpOutcome) -> Values:
         values = [float(meaning.get(str(word), 0)) for word in words]
     elif outcome.event_is:
         values = [float(word == outcome.event_is) for word in words]
-    elif any(word not in EVENT for word in words):
+    elif not noised and any(word not in EVENT for word in words):
         raise Refusal(
             f"the event column '{outcome.event}' does not hold 0 and 1",
             where=f"site {site.name}",
             remedy=f'say which value is the event: {outcome.setting} = "..."; all others count as censored',
         )
     else:
-        values = [EVENT[str(word)] for word in words]
+        values = [EVENT.get(str(word), np.nan) for word in words]
     return np.array([*values, np.nan])[codes]  # a code of -1 is unknown: the last
 
 
@@ -161,12 +164,13 @@ def follow_up(
     strata: Sequence[str] = (),
     held_out: str = "",
     held: bool = False,
+    noised: bool = False,
 ) -> FollowUp:
-    """The site's patients, with the columns `x` of a model.
+    """The site's patients, with the columns `x` of a model; what cannot be is refused, or where `noised` left out.
 
     With `held_out` ("COLUMN = VALUE") those without that value, or, if `held`, those with it.
     """
-    time, event = times_of(site, outcome.time), events_of(site, outcome)
+    time, event = times_of(site, outcome.time, noised=noised), events_of(site, outcome, noised=noised)
     x = np.empty((len(time), 0)) if x is None else x
     code = codes_of(site, group, levels_of(agreed, group)) if group else np.zeros(len(time), int)
     stratum, lost = np.zeros(len(time), int), code < 0

@@ -36,6 +36,7 @@ from wardround.deploy.party.own_questions import answer_about_itself
 from wardround.deploy.party.study_ends import forget_end
 from wardround.deploy.protocol.status import Status
 from wardround.deploy.protocol.study_id import study_id
+from wardround.deploy.roles import FILE as ROLES
 from wardround.deploy.site.analyses.releases import releases_of
 from wardround.deploy.site.approvals import approval_status, refuse_differencing
 from wardround.deploy.site.datasets import table_for
@@ -104,6 +105,9 @@ class HomeAccess:
             why = f"{why}{self._missing_words(study)}"
         if status is not Status.OK:
             return status, why
+        self._left.read(self.home.audit_path)
+        if self._left.has_withdrawal(study):  # an approval that was put back from a copy
+            return Status.WITHDRAWN, f"{self.name} withdrew from it, by its audit log"
         decision = self._decision(study)
         grown = growth(from_json(decision.releases), self._derive(study))
         if not grown:
@@ -264,13 +268,14 @@ class HomeAccess:
         return found
 
     def _stamps(self, study: str) -> tuple[Hashable, int]:
-        """The stamps of the offer, the policy, the pins and all decisions (they count together), and the newest."""
+        """The stamps of offer, policy, pins, persons' keys and all decisions (they count together), and the newest."""
         found, home = [], str(self.home.path)
         for path in (
             f"{home}/offers/{self._id(study)}.json",
             str(self.home.policy_path),
             str(self.home.partners_path),
             str(self.home.restored_path),
+            f"{home}/{ROLES}",
             *files_in(f"{home}/decisions"),
         ):
             try:

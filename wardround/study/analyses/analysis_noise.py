@@ -28,6 +28,11 @@ class AnalysisNoise(NamedTuple):
         return Step(1.0, self.multiplier, 1)
 
 
+def is_noised(study: Study, analysis: Analysis) -> bool:
+    """Whether all that leaves is to be under noise, by [privacy] or by the analysis itself."""
+    return study.privacy is not None or analysis.own_noise is not None
+
+
 def analysis_noise(study: Study, analysis: Analysis, agreed: Agreed) -> AnalysisNoise | None:
     """None without [privacy]."""
     if study.privacy is None:

@@ -38,7 +38,7 @@ from wardround.runs.folder import RunFolder
 from wardround.runs.read import has_manifest
 from wardround.study import assemble
 from wardround.study.analyses.analysis import analysis_from, analysis_recipe, declared_levels, refuse_unfit
-from wardround.study.analyses.analysis_noise import analysis_noise, privacy_sentence, with_deviation
+from wardround.study.analyses.analysis_noise import analysis_noise, is_noised, privacy_sentence, with_deviation
 from wardround.study.file import Study
 from wardround.workflows.analysis import keep_model, record_of, result_of
 from wardround.workflows.expert import answers_in, keep_functions, recorded_expert
@@ -162,7 +162,7 @@ def settle_columns(engine: Deployment, study: Study, analysis: Analysis, folder:
         analysis.columns,
         declared=declared_levels(study, analysis),
         smallest_cell=study.data.preparation.smallest_cell,
-        private=study.privacy is not None,
+        private=is_noised(study, analysis),
         texts=analysis.texts,
     )
     agreed = Agreed(engine.sites, columns)

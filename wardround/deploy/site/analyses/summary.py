@@ -81,11 +81,9 @@ def what_leaves(study: Study, policy: Policy, rows: int) -> tuple[str, ...]:
         return (f"Not known: {refusal}",)
     cell, numbers = policy.smallest_cell, most_numbers(study)
     words = analysis_terms(recipe).describe(all_settings(recipe))
-    declared = study.data.preparation.categories
-    asked = (
-        f" and words that at least {cell} of your patients have" if not set(analysis.columns) <= set(declared) else ""
-    )
-    queries = ", ".join(query.name for query in preparation_queries(study))
+    declared, asks = study.data.preparation.categories, [query.name for query in preparation_queries(study)]
+    named = "names_of" in asks and not set(analysis.columns) <= set(declared)
+    asked, queries = f" and words that at least {cell} of your patients have" if named else "", ", ".join(asks)
     told = [
         f"Once, beforehand: which of the columns hold numbers and which words{asked} ({queries}); how many rows you"
         f" have, rounded down to multiples of {cell}.",

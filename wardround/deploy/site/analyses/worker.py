@@ -48,7 +48,7 @@ from wardround.queries.cells import in_cells
 from wardround.queries.names_of import MOST_NAMES
 from wardround.runs.explain.selection_file import KEPT
 from wardround.study.analyses.analysis import analysis_of
-from wardround.study.analyses.analysis_noise import analysis_noise, with_noise
+from wardround.study.analyses.analysis_noise import analysis_noise, is_noised, with_noise
 from wardround.study.assemble import links_of
 from wardround.study.file import Study
 
@@ -92,8 +92,9 @@ class AnalysisWorker:
         budget: Callable[[], Budget] | None = None,
     ) -> "AnalysisWorker":
         """Read the site's columns, and take up what was agreed on before this process was started."""
-        columns = analysis_of(study).columns
-        own = Site(site, columns_of_analysis(table.sites[site], columns, f"site {site}"))
+        made = analysis_of(study)
+        noised = is_noised(study, made)
+        own = Site(site, columns_of_analysis(table.sites[site], made.columns, f"site {site}", noised=noised))
         worker = cls(site, study, folder, allow, own, smallest_cell=smallest_cell, sums=sums, budget=budget)
         path = folder / "agree.json"
         if path.exists():
@@ -180,7 +181,8 @@ class AnalysisWorker:
         asked_questions.remember_question(self.folder / asked_questions.FILE, made, message)
         nobody = no_rows(self.agreed, self.site)
         few = len(self.rows.table) < self.smallest_cell
-        if not few and self.study.privacy is None:  # noise hides a difference of few, and a refusal would tell of it
+        # Noise hides a difference of few, and a refusal would tell of it.
+        if not few and not is_noised(self.study, made):
             remember_rows(self.folder.parent.parent / FILE, made, self.agreed, self.rows, self.smallest_cell)
         pattern, most = made.ask(self.agreed, message, nobody), most_numbers(self.study)
         told = checked_answer(pattern, pattern, most)  # too large an answer is refused before it is computed

@@ -38,6 +38,7 @@ STATISTICS = ("query/", ANALYSIS)
 """Kinds of answers that tell exact or coarse statistics of this site alone: the policy limits how many."""
 REREAD = "reread"
 """In the audit log: the site's administrator lets a study ask anew, about corrected data."""
+DECIDED = (b'"kind":"approved"', b'"kind":"withdrawn"', b'"kind":"reread"')
 SAID_ENOUGH = "this request is refused, and so many others were that the reason is not told any more"
 REMEDY = "ask for what was approved"
 
@@ -224,6 +225,7 @@ class ReleaseRecord:
         self._hashes: set[bytes] = set()
         self._claims: dict[str, list[ReleaseClaim]] = {}
         self._approved: set[str] = set()
+        self._withdrawn: set[str] = set()
         self._former: dict[str, int] = {}
         """Statistics that studies were given about data that were corrected since."""
         self._read, self._file = 0, -1
@@ -239,7 +241,8 @@ class ReleaseRecord:
             with open(path, "rb") as lines:
                 status = os.fstat(lines.fileno())
                 if status.st_ino != self._file or status.st_size < self._read:
-                    self._hashes, self._claims, self._approved, self._former = set(), {}, set(), {}
+                    self._hashes, self._claims, self._former = set(), {}, {}
+                    self._approved, self._withdrawn = set(), set()
                     self._read, self._file = 0, status.st_ino
                 if status.st_size == self._read:
                     return
@@ -250,7 +253,7 @@ class ReleaseRecord:
         whole = content[: content.rfind(b"\n") + 1]
         self._hashes.update(SENT.findall(whole))
         for line in whole.splitlines():
-            if b'"release":' in line or b'"kind":"approved"' in line or b'"kind":"reread"' in line:
+            if b'"release":' in line or any(one in line for one in DECIDED):
                 self._take(line)
         self._read += len(whole)
 
@@ -259,6 +262,8 @@ class ReleaseRecord:
             entry = json.loads(line)["entry"]
             if entry["kind"] == "approved":
                 self._approved.add(str(entry["study"]))
+            elif entry["kind"] == "withdrawn":
+                self._withdrawn.add(str(entry["study"]))
             elif entry["kind"] == REREAD:
                 study = str(entry["study"])
                 self._former[study] = self.statistics([study])
@@ -275,6 +280,10 @@ class ReleaseRecord:
     def has_approval(self, study: str) -> bool:
         """Whether the log goes back to the study's approval, and so tells all that has left for it."""
         return study in self._approved
+
+    def has_withdrawal(self, study: str) -> bool:
+        """Whether the study was withdrawn, which is final, whatever its decision says now."""
+        return study in self._withdrawn
 
     def claims(self, study: str) -> tuple[ReleaseClaim, ...]:
         return tuple(self._claims.get(study, ()))

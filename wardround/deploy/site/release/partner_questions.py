@@ -23,6 +23,8 @@ from wardround.deploy.protocol.wire import encode
 from wardround.deploy.site.release.model_shapes import one_model
 from wardround.engine import registry
 from wardround.partners.choice import Probe
+from wardround.study.analyses.analysis import analysis_of
+from wardround.study.analyses.analysis_noise import is_noised
 from wardround.study.file import Study
 from wardround.study.partners import asks_of
 from wardround.study.release_noise import release_noise
@@ -38,7 +40,8 @@ def preparation_queries(study: Study) -> tuple[Recipe, ...]:
     said = study.data.preparation
     if study.analysis is not None:
         names = (("epsilon", 0.0), ("seed", None), ("smallest_cell", said.smallest_cell))
-        return Recipe("query", "kinds_of"), Recipe("query", "names_of", names)
+        words = Recipe("query", "names_of", names)  # which of them ten patients have is told without noise
+        return (Recipe("query", "kinds_of"), *(() if is_noised(study, analysis_of(study)) else (words,)))
     return statistics_asked(
         impute=said.impute,
         scale=said.scale,

@@ -159,12 +159,12 @@ class Exchange:
 
     def _expect_answer(self, reply: PieceReply) -> None:
         try:
-            words = json.loads(bytes(reply.payload))
-            name, size = bytes.fromhex(words["name"]), int(words["size"])
+            words = words_in(reply.payload)
+            name, size = bytes.fromhex(words["name"]), words["size"]
         except (ValueError, KeyError, TypeError):
             self._fail("its answer cannot be fetched: it does not say how large it is")
             return
-        if len(name) != NAME or not 0 < size <= self.most:
+        if len(name) != NAME or type(size) is not int or not 0 < size <= self.most:
             self._note(TOO_LARGE)
             self._fail(TOO_LARGE)
             return
@@ -366,10 +366,18 @@ class Exchange:
         tell()
 
 
+def words_in(payload: Any) -> Any:
+    """What the other side says. Nested too deep is as if it could not be read: an exchange must end in any case."""
+    try:
+        return json.loads(bytes(payload))
+    except RecursionError:
+        raise ValueError("nested too deep") from None
+
+
 def ranges_in(payload: Any, size: int) -> list[Range] | None:
     """The ranges that the other side lacks, as it says; none where that makes no sense."""
     try:
-        found = [(begin, end) for begin, end in json.loads(bytes(payload or b"[]"))]
+        found = [(begin, end) for begin, end in words_in(payload or b"[]")]
     except (ValueError, TypeError):
         return None
     sound = all(type(begin) is type(end) is int and 0 <= begin < end <= size for begin, end in found)
