@@ -33,13 +33,13 @@ Numbers = np.ndarray[Any, Any]
 RESAMPLES = 2000
 
 
-def cut(whole: Federation, most: int, seed: int) -> Federation:
-    """At most so many training tiles of every site, drawn by the seed; validation tiles are not needed."""
+def cut(whole: Federation, most: int, seed: int, judged: str = "test") -> Federation:
+    """At most so many training tiles of every site, drawn by the seed, and to test those of the part that judges."""
     generator, pieces = np.random.default_rng(seed), []
     for site, name in enumerate(whole.sites):
         parts = []
         for part in PARTS:
-            first, count = (int(column[site]) for column in whole.part(part))
+            first, count = (int(column[site]) for column in whole.part(judged if part == "test" else part))
             rows = first + np.arange(count)
             if part == "train" and count > most:
                 rows = np.sort(generator.choice(rows, most, replace=False))

@@ -21,6 +21,7 @@ REFUSED = {
     "fed_ma": "fed_ma|layers",
     "federated_dropout": "units",
     "asyn_dgan": "this model makes none",
+    "fed_sim": "this model has none",
     "context_features": "how many numbers a row has",
 }
 

@@ -34,7 +34,7 @@ def model_of(predictor: Predictor) -> Model:
         raise Refusal(
             "this model draws no images",
             where=f"model of {predictor.facts.study}",
-            remedy="train one with the model gan_u_net and the algorithm asyn_dgan",
+            remedy="train one: the model gan_u_net with the algorithm asyn_dgan, or sim_u_net with fed_sim",
         )
     return made
 

@@ -2,6 +2,6 @@
 
 from wardround.engine import registry
 
-OF_MASKS = ("asyn_dgan", "fed_dg")
+OF_MASKS = ("asyn_dgan", "fed_dg", "fed_sim")
 """Tested on images in tests/algorithms/images and tests/contracts/test_masks.py."""
 OF_TABLES = tuple(sorted(set(registry.components("algorithm")) - set(OF_MASKS)))

@@ -23,10 +23,13 @@ chose. Only the discriminator's rows need noise: drawn images are nobody's.
 Costs the generator's size down and up, in many rounds (hundreds). A site keeps its discriminator and Adam's state.
 """
 
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
 import optax
 
+from wardround.algorithms.images.drawn_lessons import learn_from_drawn
 from wardround.core import trees
 from wardround.core.answers import Weights, answer
 from wardround.core.bounds import Count, CountOrAll, Momentum, Positive
@@ -36,6 +39,7 @@ from wardround.core.descent import CHUNK, descend_on
 from wardround.core.errors import Refusal
 
 LABEL = "Learned from made-up images"
+Realness = Callable[[Params, Array, Key], Array]
 
 
 def asyn_dgan(
@@ -54,7 +58,7 @@ def asyn_dgan(
     weights: Weights = "uniform",
 ) -> Algorithm:
     """A central generator learns from discriminators at the sites, a U-Net from what it draws; no image leaves."""
-    made = made_by(model)
+    made, realness = made_by(model)
     critic_optimizer = optax.adam(learning_rate, b1=0.5)
     generator_optimizer = optax.adam(generator_learning_rate, b1=0.5)
     segmenter_optimizer = optax.adam(segmenter_learning_rate)
@@ -86,7 +90,7 @@ def asyn_dgan(
             return trees.add(slope, jax.grad(lambda at: jnp.mean(jax.nn.softplus(odds(generator, at, fresh))))(critic))
 
         def odds(generator: Params, critic: Params, key: Key) -> Array:
-            return made.realness({**generator, **critic}, style, key)
+            return realness({**generator, **critic}, style, key)
 
         critic, memory = descend_on(
             gradient, critic_optimizer, kept, shard, learning, batch_size=batch_size, passes=local_epochs
@@ -110,20 +114,11 @@ def asyn_dgan(
         # A style that no site taught is not handed out.
         params[made.style_table] = params[made.style_table] * known[:, None]
 
-        def step(index: Array, carry: Tree) -> Tree:
-            own, memory = carry
-            key = jax.random.fold_in(jax.random.fold_in(jax.random.key(0), number), index)
-            which, drawing, looking = jax.random.split(key, 3)
-            style = jax.random.categorical(which, jnp.log(known), shape=(images,))
-            x, y = made.generate(params, style, drawing)
-            slope = jax.grad(model.loss)(own, Batch(x, y, jnp.ones(images)), looking)
-            updates, memory = segmenter_optimizer.update(slope, memory, own)
-            return optax.apply_updates(own, updates), memory
-
         own, segmenter = arrays_of(params, made.segmenter), state["segmenter"]
         if segmenter_steps:
             steps = jnp.where(number > segmenter_after, segmenter_steps, 0)
-            own, segmenter = jax.lax.fori_loop(0, steps, step, (own, segmenter))
+            start = own, segmenter
+            own, segmenter = learn_from_drawn(model, segmenter_optimizer, params, start, known, number, steps, images)
         return {
             "params": {**params, **own},
             "learning": learning,
@@ -147,11 +142,11 @@ def asyn_dgan(
     )
 
 
-def made_by(model: Model) -> Generation:
-    if model.generation is None:
+def made_by(model: Model) -> tuple[Generation, Realness]:
+    if model.generation is None or model.generation.realness is None:
         raise Refusal(
-            "AsynDGAN trains a generator of images, and this model makes none",
+            "AsynDGAN trains a generator of images by discriminators, and this model makes none",
             where="[algorithm] asyn_dgan",
             remedy="take the model 'gan_u_net' and a study of masks",
         )
-    return model.generation
+    return model.generation, model.generation.realness

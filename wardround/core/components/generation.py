@@ -16,16 +16,15 @@ MadeUp = tuple[Array, Array]
 
 
 class Generation(NamedTuple):
-    """Three networks share a model's parameters, told apart by what their arrays' names begin with.
+    """A generator and what learns from it share a model's parameters, told apart by how their arrays' names begin.
 
-    The model's loss is that of the segmenter where its arrays are among the parameters. Given the discriminator's
-    arrays alone, it is how unreal the rows look to it.
+    The model's loss is that of the segmenter where its arrays are among the parameters. Given a discriminator's arrays
+    alone, it is how unreal the rows look to it. A generator learns from a discriminator (`realness`), or from
+    statistics of images (`describe`).
     """
 
     generate: Callable[[dict[str, Any], Array, jax.Array], MadeUp]
     """(parameters, the style of each image (rows,), key) to images and masks; uses the generator's arrays only."""
-    realness: Callable[[dict[str, Any], Array, jax.Array], Array]
-    """(parameters, styles, key) to the log-odds that made-up images are real, (rows, ...); a number a patch."""
     styles: int
     """How many looks it can learn; a site's is its number modulo this."""
     style_table: str
@@ -33,6 +32,10 @@ class Generation(NamedTuple):
     generator: str = "generator/"
     discriminator: str = "discriminator/"
     segmenter: str = "segmenter/"
+    realness: Callable[[dict[str, Any], Array, jax.Array], Array] | None = None
+    """(parameters, styles, key) to the log-odds that made-up images are real, (rows, ...); a number a patch."""
+    describe: Callable[[Array, Array], Array] | None = None
+    """(images, masks) to what they look like, (rows, statistics), each from 0 to 1; uses no parameters."""
 
 
 def arrays_of(params: dict[str, Any], prefix: str) -> dict[str, Any]:

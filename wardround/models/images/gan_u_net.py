@@ -110,7 +110,7 @@ def gan_u_net(
     generator = GeneratorNetwork(generator_filters, generator_depth, channels, styles)
     discriminator = DiscriminatorNetwork(discriminator_filters)
     ellipses = Ellipses(structures, presence, radius, spread, elongation)
-    names = Generation(lambda *given: given[:2], lambda *given: given[1], styles, "generator/styles")
+    names = Generation(lambda *given: given[:2], styles, "generator/styles")
 
     def part(params: Params, prefix: str) -> Params:
         return {name.removeprefix(prefix): array for name, array in arrays_of(params, prefix).items()}

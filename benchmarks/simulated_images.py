@@ -1,0 +1,89 @@
+"""Nuclei learned from simulated images: `python -m benchmarks.simulated_images` prints one JSON object a step.
+
+Sites of the data set `nuclei` in grey, at most `--most` training tiles each. FED-SIM fits a simulator of labelled
+images to the sites' mean statistics in `--rounds` rounds, one step of the search each. Then the same U-Net is trained
+from the same start, for as many steps, on the sites' real tiles in one place, on images drawn by the fitted simulator,
+and on images drawn before the fit; each is judged by the Dice of single real tiles (`--part`: choose on "validation",
+report "test"). What the drawn images tell is attacked, beside a generator that memorised.
+"""
+
+import argparse
+import time
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from benchmarks.generated_images import grey, judge, rows_of, say, trainer
+from benchmarks.nuclei import cut
+from wardround.aggregators.weighted_mean import weighted_mean
+from wardround.algorithms.images.fed_sim import fed_sim
+from wardround.core.contracts import Model
+from wardround.core.federation import Federation
+from wardround.data.datasets.images.nuclei import nuclei
+from wardround.engine.simulate import Simulation
+from wardround.models.images.sim_u_net import TABLE, sim_u_net
+from wardround.models.images.simulator import numbers_of
+from wardround.models.images.u_net import u_net
+from wardround.privacy.attacks.nearest_images import attack_images, memorized
+
+
+def fit_simulator(model: Model, data: Federation, said: argparse.Namespace) -> tuple[Any, Any]:
+    """The parameters before the first round and after the last."""
+    method = fed_sim(
+        model, weighted_mean(), simulated=said.simulated, segmenter_steps=0, smallest_cell=said.smallest_cell
+    )
+    first, began = model.init(jax.random.key(said.seed)), time.process_time()
+    with Simulation(data, seed=said.seed) as engine:
+        rounds = [(number, np.arange(len(data.sites))) for number in range(1, said.rounds + 1)]
+        progress = jax.device_get(engine.train(method, engine.begin(method, first), rounds)[0])
+    last, seconds = method.params(progress.server), round(time.process_time() - began, 1)
+    say({"rounds": said.rounds, "processor_seconds": seconds})
+    for site, name in enumerate(data.sites):
+        found = {key: round(float(value), 4) for key, value in numbers_of(last[TABLE][site]).items()}
+        say({"site": name, "distance": round(float(progress.server["distance"][site]), 3), "numbers": found})
+    return first, last
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sites", nargs="*", default=["fluo_small", "fluo_360", "fluo_large"])
+    parser.add_argument("--size", type=int, default=32)
+    parser.add_argument("--most", type=int, default=32)
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--simulated", type=int, default=256)
+    parser.add_argument("--structures", type=int, default=16)
+    parser.add_argument("--smallest-cell", type=int, default=10)
+    parser.add_argument("--drawn", type=int, default=300, help="images of each style")
+    parser.add_argument("--steps", type=int, default=800, help="of the U-Net")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--part", choices=["validation", "test"], default="test")
+    said = parser.parse_args()
+    say({"settings": vars(said)})
+    data = cut(grey(nuclei(size=said.size, sites=tuple(said.sites))), said.most, said.seed, judged=said.part)
+    sites, size = range(len(data.sites)), said.drawn * len(data.sites)
+    model = sim_u_net(data.task, filters=4, styles=len(data.sites), structures=said.structures)
+    plain = u_net(data.task, filters=4, depth=2, flip=True, brightness=0.1)
+    train = trainer(plain, said.steps, said.seed)
+    real = [rows_of(data, site, "train") for site in sites]
+    pooled = np.concatenate([x for x, _ in real]), np.concatenate([y for _, y in real])
+    best = judge("real tiles", plain, train, pooled, size, data)
+    first, last = fit_simulator(model, data, said)
+    assert model.generation is not None
+    generate = jax.jit(model.generation.generate)
+    for name, params in (("simulated images", last), ("images simulated before the fit", first)):
+        pairs = [generate(params, jnp.full(said.drawn, site), jax.random.key(100 + site)) for site in sites]
+        x, y = (np.concatenate([np.asarray(one[place]) for one in pairs]) for place in (0, 1))
+        found = judge(name, plain, train, (x, y), size, data)
+        say({name: {"share of real": round(found / best, 4)}})
+        for site in sites if params is last else ():
+            learned, others = (rows_of(data, site, part)[0] for part in ("train", "test"))
+            drawn = x[site * said.drawn : (site + 1) * said.drawn]
+            own, control = (attack_images(one, learned, others) for one in (drawn, memorized(learned, said.drawn)))
+            told = {"drawn": own, "memorised": control}
+            say({"attack": data.sites[site], **{kind: one.membership._asdict() for kind, one in told.items()}})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,169 @@
+"""FED-SIM: a simulator of labelled images whose numbers are learned over sites, and a U-Net that learns from it.
+
+After Li, Kar, Ravikumar, Frangi, Fidler, "Federated Simulation for Medical Imaging", MICCAI 2020. Needs a model with a
+simulator (`sim_u_net`). Every site answers with the mean statistics of its images and masks (brightness, noise, focus,
+sizes and numbers of structures; `models/images/image_statistics.py`). The server takes `search_steps` steps that bring
+the statistics of simulated images to these (`simulated_moments.py`), then trains the U-Net (segmenter) on simulated
+images: so the common model, judged on real images, has never seen one.
+
+Simplified. In the paper the simulator is of CT volumes: shapes from a statistical model of organs, textures by a
+neural renderer, both trained by gradients of a discriminator or a discrepancy of features that travel over sites. Here
+it is twelve numbers of ellipses on a plain ground, fitted by moments: no network draws, and nothing of single images is
+compared. What the simulator cannot draw (texture, colour, shapes that are no ellipse) is not learned. Statistics do not
+depend on the simulator, so they are the same in every round: rounds serve the fit and the U-Net.
+
+A site's look is its number modulo the model's `styles`. With styles = 1 all sites share one simulator, and a secure sum
+hides every site's statistics; else each look has its place in the sum, and the sum tells the mean statistics of each.
+
+What leaves is 62 means over all training images of a site, each of a statistic from 0 to 1, none where the images are
+fewer than smallest_cell, rounded to steps of which one image makes half at most (exact with a cell of 1): two studies
+over images that differ by one do not tell that image's statistics. Noise does not cover them: [privacy] refuses it.
+
+Costs the table of numbers down, 63 numbers for each style up, and 16 times `simulated` images for a step of a style.
+"""
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from wardround.algorithms.images.drawn_lessons import learn_from_drawn
+from wardround.algorithms.images.simulated_moments import step_towards
+from wardround.core import trees
+from wardround.core.answers import Weights, answer
+from wardround.core.bounds import Count, CountOrAll, Positive
+from wardround.core.components.generation import Generation, arrays_of
+from wardround.core.contracts import Aggregator, Algorithm, Array, Key, Message, Model, Params, Shard, Tree
+from wardround.core.descent import CHUNK, batches
+from wardround.core.errors import Refusal
+
+LABEL = "Learned from simulated images"
+
+
+def fed_sim(
+    model: Model,
+    aggregator: Aggregator,
+    *,
+    search_steps: CountOrAll = 1,
+    simulated: Count = 256,
+    images: Count = 16,
+    segmenter_learning_rate: Positive = 0.003,
+    segmenter_steps: CountOrAll = 1,
+    segmenter_after: CountOrAll = 0,
+    weights: Weights = "uniform",
+    smallest_cell: Count = 10,
+) -> Algorithm:
+    """A simulator learns what sites' images look like, a U-Net learns from what it draws; sites send statistics."""
+    made = simulator_of(model, aggregator)
+    table, describe = made.style_table, made.describe
+    assert describe is not None
+    optimizer = optax.adam(segmenter_learning_rate)
+
+    def describe_simulated(row: Array) -> Array:
+        """The same random numbers for every row, step, round and style."""
+        return describe(*made.generate({table: row[None]}, jnp.zeros(simulated, jnp.int32), jax.random.key(1)))
+
+    def init(params: Params, sites: int) -> Tree:
+        row = jax.ShapeDtypeStruct(params[table].shape[1:], jnp.float32)
+        count = jax.eval_shape(describe_simulated, row).shape[1]
+        return {
+            "params": params,
+            "segmenter": optimizer.init(arrays_of(params, made.segmenter)),
+            "bank": jnp.zeros((made.styles, count)),
+            "known": jnp.zeros(made.styles),
+            "distance": jnp.zeros(made.styles),
+            "round": jnp.zeros((), jnp.int32),
+        }
+
+    def client(message: Message, kept: Tree, shard: Shard, key: Key) -> tuple[Message, Tree]:
+        mean = mean_statistics(shard, made, smallest_cell)
+        enough = (jnp.asarray(shard.rows) >= smallest_cell).astype(jnp.float32)
+        place = enough * (jnp.arange(made.styles) == jnp.asarray(shard.site) % made.styles)
+        arrays = {"image_statistics": place[:, None] * mean, "told": place}
+        return answer(model, aggregator, message.arrays, shard, weights, arrays), kept
+
+    def server(state: Tree, combined: Message) -> Tree:
+        told = combined.arrays["told"]
+        heard = told > 0
+        fresh = combined.arrays["image_statistics"] / jnp.where(heard, told, 1.0)[:, None]
+        bank = jnp.where(heard[:, None], fresh, state["bank"])
+        known = jnp.maximum(state["known"], heard.astype(jnp.float32))
+
+        def fitted(one: tuple[Array, Array, Array, Array]) -> tuple[Array, Array]:
+            there, target, row, distance = one
+
+            def search() -> tuple[Array, Array]:
+                start = row, distance
+                steps = (0, search_steps, lambda _, at: step_towards(target, at[0], describe_simulated), start)
+                found: tuple[Array, Array] = jax.lax.fori_loop(*steps)
+                return found
+
+            nearer: tuple[Array, Array] = jax.lax.cond(there > 0, search, lambda: (row, distance))
+            return nearer
+
+        rows, distance = state["params"][table], state["distance"]
+        if search_steps:
+            rows, distance = jax.lax.map(fitted, (known, bank, rows, distance))
+        params, number = {**state["params"], table: rows}, state["round"] + 1
+        own, memory = arrays_of(params, made.segmenter), state["segmenter"]
+        if segmenter_steps:
+            ready = (number > segmenter_after) & jnp.any(known > 0)
+            steps = jnp.where(ready, segmenter_steps, 0)
+            own, memory = learn_from_drawn(model, optimizer, params, (own, memory), known, number, steps, images)
+        return {
+            "params": {**params, **own},
+            "segmenter": memory,
+            "bank": bank,
+            "known": known,
+            "distance": distance,
+            "round": number,
+        }
+
+    return Algorithm(
+        init=init,
+        init_client=lambda params: (),
+        broadcast=lambda state: Message({"simulator": state["params"][table]}),
+        client=client,
+        aggregator=aggregator,
+        server=server,
+        params=lambda state: state["params"],
+        predict=model.predict,
+        tells=lambda state: {"simulator_distance": state["distance"]},
+        largest_batch=CHUNK,
+    )
+
+
+def mean_statistics(shard: Shard, made: Generation, cell: int) -> Array:
+    """The site's means as they leave: rounded where a cell is larger than 1."""
+    assert made.describe is not None
+    describe = made.describe
+
+    def add(index: Array, total: Array) -> Array:
+        batch = shard.batch(0, index, CHUNK)
+        counts = batch.mask[:, None]
+        each = describe(batch.x, batch.y)
+        return total + jnp.sum(jnp.where(counts > 0, each, 0.0), axis=0)
+
+    count = jax.eval_shape(lambda: describe(shard.batch(0, 0, 1).x, shard.batch(0, 0, 1).y)).shape[1]
+    total = jax.lax.fori_loop(0, batches(shard.longest, CHUNK), add, jnp.zeros(count))
+    rows = jnp.asarray(shard.rows).astype(jnp.float32)
+    mean: Array = trees.divide_or_zero(total, rows)
+    if cell == 1:
+        return mean
+    step = jnp.exp2(jnp.ceil(jnp.log2(2 / jnp.maximum(1.0, rows))))
+    return jnp.round(mean / step) * step
+
+
+def simulator_of(model: Model, aggregator: Aggregator) -> Generation:
+    if model.generation is None or model.generation.describe is None:
+        raise Refusal(
+            "FED-SIM fits a simulator of images, and this model has none",
+            where="[algorithm] fed_sim",
+            remedy="take the model 'sim_u_net' and a study of masks",
+        )
+    if not aggregator.is_plain_sum or aggregator.needs:
+        raise Refusal(
+            "FED-SIM's answers hold each site's statistics in a place of their own, so they can only be added up",
+            where="[aggregator]",
+            remedy="choose weighted_mean",
+        )
+    return model.generation
