@@ -142,8 +142,9 @@ def main() -> None:
     done = [json.loads(line) for line in kept.read_text().splitlines()] if kept and kept.exists() else []
     study = Study(options.rounds)
     found: dict[str, dict[int, dict[str, Any]]] = {}
-    for name in ["FedAvg", *(one for one in options.methods if one != "FedAvg")]:
-        for seed in range(options.seeds):
+    # Seed by seed, so that a study stopped early has pairs to compare.
+    for seed in range(options.seeds):
+        for name in ["FedAvg", *(one for one in options.methods if one != "FedAvg")]:
             key = {"method": name, "seed": seed, "rounds": options.rounds}
             run = next((one for one in done if one | key == one), None)
             if run is None:

@@ -46,3 +46,4 @@ def test_it_says_whose_computing_it_is() -> None:
     told = meter.report(meter.observe(meter.init(), record(1, 240, 0, 0)))
     assert "the coordinator's; what the sites' computers used is not in it" in told["words"]
     assert told["watt_hours"] == pytest.approx(1)
+    assert "each site sees its own" in told["words"]

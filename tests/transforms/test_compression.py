@@ -3,10 +3,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from wardround.aggregators.weighted_mean import weighted_mean
+from wardround.algorithms.fed_avg import fed_avg
 from wardround.core import trees
 from wardround.core.contracts import Message
-from wardround.core.errors import Refusal
+from wardround.core.errors import Diverged, Refusal
 from wardround.engine import registry
+from wardround.engine.simulate import Simulation
 from wardround.transforms.compression import compression
 
 MESSAGE = Message({"update": jnp.asarray(np.random.default_rng(0).normal(size=(1000, 400)), jnp.float32)})
@@ -63,3 +66,14 @@ def test_one_direction_alone():
 def test_an_unknown_scheme_is_refused():
     with pytest.raises(Refusal, match="'scheme' must be one of 'aggressive', 'moderate', 'conservative', not 'mild'"):
         registry.find("transform", "compression").build(scheme="mild")
+
+
+def test_an_answer_that_is_not_finite_is_named_and_moves_no_model(make_federation, model):
+    federation = make_federation([20, 20, 20])
+    federation.x[federation.first[1]] = np.nan
+    algorithm = fed_avg(model, weighted_mean())
+    with Simulation(federation, transform=compression(smallest=1), device_count=1) as engine:
+        progress = engine.begin(algorithm, model.init(KEY))
+        with pytest.raises(Diverged) as told:
+            engine.train(algorithm, progress, [(1, np.arange(3))])
+    assert (told.value.round, told.value.sites) == (1, ("site-1",))

@@ -17,6 +17,7 @@ from wardround.engine import registry
 from wardround.engine.simulate import Simulation
 from wardround.privacy.secure_sum.fixed_point import from_ring, ring_vector
 from wardround.transforms.clip import clip
+from wardround.transforms.compression import compression
 from wardround.transforms.secure_sum import secure_sum
 
 KEY = jax.random.key(0)
@@ -117,8 +118,9 @@ def test_bytes_are_those_of_the_ring_elements(even, model):
 
 
 def test_an_aggregator_that_must_see_each_answer_is_refused(even, model):
-    with pytest.raises(Refusal, match="reveals only the sum"):
-        Simulation(even, transform=secure_sum()).begin(fed_avg(model, median()), model.init(KEY))
+    for transform in (secure_sum(), chain([compression(direction="down"), secure_sum()])):
+        with pytest.raises(Refusal, match="reveals only the sum"):
+            Simulation(even, transform=transform).begin(fed_avg(model, median()), model.init(KEY))
 
 
 def test_a_study_file_names_it_and_wrong_settings_are_refused():

@@ -5,6 +5,8 @@ import pytest
 
 from wardround.core import trees
 from wardround.core.contracts import Message
+from wardround.core.errors import Refusal
+from wardround.engine import registry
 from wardround.transforms.subsample import subsample
 
 VALUES = jnp.asarray(np.random.default_rng(0).normal(size=2001), jnp.float32)
@@ -48,3 +50,9 @@ def test_the_mean_is_right_and_the_error_is_what_theory_says():
 def test_the_model_is_left_alone_unless_asked_for():
     assert subsample().down((), ANSWER, jax.random.key(0)) is ANSWER
     assert "subsample/kept" in subsample(direction="both").down((), ANSWER, jax.random.key(0)).arrays["update"]
+
+
+@pytest.mark.parametrize("fraction", [0.0, -0.5, 1.01, float("nan"), "half"])
+def test_a_fraction_beyond_0_to_1_is_refused(fraction):
+    with pytest.raises(Refusal, match="'fraction' must be"):
+        registry.find("transform", "subsample").build(fraction=fraction)

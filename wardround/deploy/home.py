@@ -73,6 +73,11 @@ class PartySettings(SettingsFile):
 class SiteSettings(PartySettings):
     """site.toml"""
 
+    watts_per_core: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 15.0
+    """What a busy core of this site's computer draws, for the energy that studies use here."""
+    grams_per_kwh: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 480.0
+    """Of CO2, of this site's electricity."""
+
 
 class CoordinatorSettings(SettingsFile):
     """coordinator.toml"""

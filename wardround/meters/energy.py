@@ -7,8 +7,8 @@ cautious figure for today. CO2: `grams_per_kwh`, about the world's mean for elec
 between 20 and 800. Accelerators are not counted, and in a simulation the traffic is the one that would have been.
 Where a record tells `joules` that were measured (a study with a [budget] on a machine that lets them be read), these
 count instead of processor time. `computing` says whose computing the records tell of: in a simulation that of all
-sites, over real sites that of the coordinator's computer alone, since no site tells what it used. `site_grams_per_kwh`
-are the factors of sites that know their own. Beside the totals: per site and round, and per percentage point of
+sites, over real sites that of the coordinator's computer alone, at a site its own. `site_grams_per_kwh` are the factors
+of sites that know their own. Beside the totals: per site and round, and per percentage point of
 validation accuracy gained since the first evaluation.
 """
 
@@ -20,7 +20,9 @@ from wardround.core.contracts import Meter, Report, RoundRecord
 
 WHOSE = {
     "everybody": "",
-    "coordinator": " The processor is the coordinator's; what the sites' computers used is not in it.",
+    "coordinator": " The processor is the coordinator's; what the sites' computers used is not in it: each site sees"
+    " its own with `wardround site status`.",
+    "site": " Of this site's computer alone; the network is not in it.",
 }
 
 
@@ -30,7 +32,7 @@ def energy(
     grams_per_kwh: NotNegative = 480.0,
     watt_hours_per_gb: NotNegative = 6.0,
     site_grams_per_kwh: dict[str, float] | None = None,
-    computing: Literal["everybody", "coordinator"] = "everybody",
+    computing: Literal["everybody", "coordinator", "site"] = "everybody",
 ) -> Meter:
     """Electricity and CO2, estimated from processor time and bytes sent."""
 
@@ -57,6 +59,7 @@ def energy(
         watt_hours = used + network
         answers = state["answers"]
         how = "measured at the processor" if state["measured"] else "estimated from processor time"
+        how += "" if computing == "site" else " and traffic"
         points = gained_points(*state["accuracies"])
         return {
             "watt_hours": watt_hours,
@@ -72,7 +75,7 @@ def energy(
                 "grams_per_kwh": grams_per_kwh,
                 "watt_hours_per_gb": watt_hours_per_gb,
             },
-            "words": f"About {watt_hours:.3g} Wh and {grams:.3g} g of CO2, {how} and traffic.{WHOSE[computing]}",
+            "words": f"About {watt_hours:.3g} Wh and {grams:.3g} g of CO2, {how}.{WHOSE[computing]}",
         }
 
     start = {"answers": 0, "computing": 0.0, "network": 0.0, "grams": 0.0, "measured": False}

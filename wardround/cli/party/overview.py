@@ -19,7 +19,16 @@ def study_line(one: Mapping[str, Any], now: float | None = None) -> str:
     words = f"{one['study']}: {state} since {since_words(one['since'], moment)}, "
     words += f"from {one['submitter'] or 'an unnamed submitter'}"
     told = one["why"] if one["ended"] or one["state"] not in STATES else ""
-    return words + (f"; {told}" if told else "") + (f"; next: {one['next']}" if one["next"] else "")
+    words += (f"; {told}" if told else "") + energy_words(one.get("energy"))
+    return words + (f"; next: {one['next']}" if one["next"] else "")
+
+
+def energy_words(used: Mapping[str, Any] | None) -> str:
+    """What this site's own computer used for a study; nobody else is told."""
+    if used is None:
+        return ""
+    taken = f"{used['processor_seconds']:,.0f} s of processor time"
+    return f"; used here {taken}, about {used['watt_hours']:.2g} Wh and {used['grams_co2']:.2g} g of CO2"
 
 
 def site_lines(facts: Mapping[str, Any], now: float | None = None) -> list[str]:

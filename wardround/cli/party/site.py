@@ -350,7 +350,7 @@ def report(
     if out is not None:
         refuse_folder(out)
     asked, worker, predictor = own_rows(there, offer)
-    result = figures_of(asked, worker, predictor, there.folder(offer.id))
+    result = figures_of(asked, worker, predictor, there.folder(offer.id), there.settings)
     page = own_page(result, asked.model_dump(mode="json"), own_pictures(worker, predictor))
     write_file(target, page.encode())
     target.chmod(0o600)

@@ -58,6 +58,7 @@ from wardround.deploy.site.reply_store import (
 )
 from wardround.deploy.site.site_access import SiteAccess
 from wardround.deploy.site.studies.correction import correction_of
+from wardround.deploy.site.studies.own_energy import ProcessorShares
 from wardround.deploy.site.studies.workers import start_worker
 from wardround.deploy.site.study_worker import StudyWorker
 from wardround.deploy.trust.audit_log import LogNotWritable
@@ -124,7 +125,7 @@ class RequestHandler:
         self.access, self.coordinator, self.on_refusal = access, coordinator, on_refusal
         self.on_event: Callable[[str, Mapping[str, Any]], None] = lambda word, facts: None
         """Hears of a study that was offered for the first time ("offered") or ended ("ended")."""
-        self._turns, self._about = StudyTurns(), threading.Lock()
+        self._turns, self._about, self._processor = StudyTurns(), threading.Lock(), ProcessorShares()
         self._lock = threading.RLock()
         """Held while it is decided whether something leaves, and while approvals change."""
         self._statistics = threading.Lock()
@@ -238,7 +239,8 @@ class RequestHandler:
             if private:
                 self._gates[study].refuse_gone(claim)
             # What a debit pays for is this very request, known by the same bytes as its answer on the disk.
-            words, answer = self._compute(Topic(topic), asked, message, claim)
+            with self._processor.charged_to(folder.parent):
+                words, answer = self._compute(Topic(topic), asked, message, claim)
             if topic == Topic.PREPARE:
                 self._make_room(study)
             reply = self._reply(header, words, answer)

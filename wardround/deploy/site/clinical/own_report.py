@@ -14,11 +14,12 @@ import numpy as np
 from wardround.core.contracts import Scores
 from wardround.core.errors import Refusal
 from wardround.data.table import Table
-from wardround.deploy.home import SiteHome
+from wardround.deploy.home import SiteHome, SiteSettings
 from wardround.deploy.party.decisions import Offer, read_decision, study_of
 from wardround.deploy.site.datasets import table_for
 from wardround.deploy.site.own_model import own_figures, own_model
 from wardround.deploy.site.policy_file import read_policy
+from wardround.deploy.site.studies.own_energy import own_energy
 from wardround.deploy.site.study_worker import StudyWorker
 from wardround.engine.predictions import score_rows
 from wardround.evaluate.block import pooled_block, result_block
@@ -51,7 +52,7 @@ KIND = "site"
 
 def own_report(home: SiteHome, offer: Offer) -> RunResult:
     """The figures of a study's model for this site's own patients; refused before the study has ended."""
-    return figures_of(*own_rows(home, offer), home.folder(offer.id))
+    return figures_of(*own_rows(home, offer), home.folder(offer.id), home.settings)
 
 
 def own_rows(home: SiteHome, offer: Offer) -> tuple[Study, StudyWorker, Predictor]:
@@ -61,14 +62,16 @@ def own_rows(home: SiteHome, offer: Offer) -> tuple[Study, StudyWorker, Predicto
     return study, rows_of(home, offer, study), predictor
 
 
-def figures_of(study: Study, worker: StudyWorker, predictor: Predictor, folder: Path) -> RunResult:
+def figures_of(
+    study: Study, worker: StudyWorker, predictor: Predictor, folder: Path, settings: SiteSettings
+) -> RunResult:
     """The report without pictures."""
     assert worker.task is not None
     own, task = worker.own, worker.task
     assert own is not None
     scores = {part: scores_of(predictor, worker, part) for part in ("validation", "test")}
     counts = [len(worker.parts[part][1]) for part in ("train", "validation", "test")]
-    method = own_method(study)
+    method, used = own_method(study), own_energy(folder, settings)
     y = worker.parts["train"][1]
     share = float((y == worker.positive).mean()) if task.binary and len(y) else None
     return RunResult(
@@ -93,7 +96,7 @@ def figures_of(study: Study, worker: StudyWorker, predictor: Predictor, folder: 
                 stopped_early=False,
                 seconds=None,
                 compile_seconds=None,
-                meters={},
+                meters={} if used is None else {"energy": used},
                 scores=score_block(study, worker, scores["test"]),
                 clinical=clinical_of(study, worker, predictor, scores),
             ),

@@ -13,6 +13,7 @@ from wardround.deploy.party.study_ends import read_end
 from wardround.deploy.protocol.status import Status
 from wardround.deploy.site.approvals import approval_status
 from wardround.deploy.site.datasets import read_datasets
+from wardround.deploy.site.studies.own_energy import own_energy
 from wardround.deploy.trust.certificates import is_due, read_certificate
 
 OVER = ("finished", "cancelled", "amended")
@@ -34,6 +35,7 @@ def study_facts(home: SiteHome, offer: Offer) -> dict[str, Any]:
         "submitter": offer.submitter,
         "came": offer.came,
         "amends": offer.amends,
+        "energy": own_energy(home.folder(offer.id), home.settings),
         "next": next_command(offer.id, status, str(end.get("state", ""))),
     }
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from wardround.report.html.document import chart_figures
-from wardround.report.html.markup import Html, paragraph
+from wardround.report.html.markup import Html, paragraph, safe
 from wardround.report.run import progress_charts, tables
 from wardround.report.run.section import ReportSection
 from wardround.runs.run import Run
@@ -12,9 +12,14 @@ from wardround.runs.run import Run
 def costs(run: Run) -> Iterable[Html]:
     whose = (
         "Time and energy are those of the coordinator's computer, and energy counts the traffic, too. What the "
-        "hospitals' own computers used is not in it: no hospital tells it."
+        "hospitals' own computers used is not in it: each hospital sees its own (`wardround site report`) and tells "
+        "nobody, since processor time follows what is in the rows."
     )
     told = [paragraph(Html(whose))] if run.kind == "deployed" else []
+    if run.kind == "site":
+        told = [
+            paragraph(safe(words)) for method in run.methods if (words := method.meters.get("energy", {}).get("words"))
+        ]
     return chart_figures("costs", progress_charts.costs(run)), tables.costs(run), *told
 
 
