@@ -11,12 +11,23 @@ from wardround.core.errors import Refusal
 from wardround.runs.folder import RunFolder
 from wardround.workflows.expert import (
     DialogueStopped,
-    answers_in,
+    FolderExpert,
     give_answer,
     keep_functions,
     recorded_expert,
     waiting_question,
+    with_judges,
 )
+
+
+class Doctor:
+    """Says what is on the list, by a name."""
+
+    def __init__(self, by, *said):
+        self.by, self.said = by, iter(said)
+
+    def __call__(self, _):
+        return next(self.said)
 
 
 def question(key="a", number=1):
@@ -26,8 +37,7 @@ def question(key="a", number=1):
 
 def test_answers_are_kept_and_given_again(tmp_path):
     folder = RunFolder.create(tmp_path / "run", resume=False)
-    said = iter(["yes", "no"])
-    first = recorded_expert(folder, lambda asked: next(said), by="Dr. A")
+    first = recorded_expert(folder, Doctor("Dr. A", "yes", "no"))
     assert [first(question("a")), first(question("b", 2))] == ["yes", "no"]
     lines = [json.loads(line) for line in (tmp_path / "run" / "expert.jsonl").read_text().splitlines()]
     assert [(one["answer"], one["by"]) for one in lines] == [("yes", "Dr. A"), ("no", "Dr. A")]
@@ -39,9 +49,26 @@ def test_answers_are_kept_and_given_again(tmp_path):
         recorded_expert(RunFolder.create(tmp_path / "new", resume=False), lambda asked: "perhaps")(question())
 
 
+def test_the_report_says_who_gave_every_answer_that_stands(tmp_path):
+    """One goes on where another stopped; what was taken back is nobody's, and "done" is no answer about a rule."""
+    folder = RunFolder.create(tmp_path / "run", resume=False)
+    report = {"words": ["So."], "tables": [{"name": "rules", "columns": ("rule",), "rows": [["a"], ["b"]]}]}
+    assert with_judges(folder, report) == report, "nobody was asked"
+    first = recorded_expert(folder, Doctor("Dr. A", "yes", "no", "back"))
+    for key in ("a", "b", "c"):
+        first(question(key))
+    second = recorded_expert(folder, Doctor("Dr. B", "unsure", "done"))
+    for key in ("a", "b", "c", "b", "c"):
+        second(question(key))
+    told = with_judges(folder, report)
+    assert told["words"] == ["So.", "Answers by Dr. A (1), Dr. B (1)."]
+    assert told["tables"][0]["columns"] == ("rule", "by")
+    assert told["tables"][0]["rows"] == [["a", "Dr. A"], ["b", "Dr. B"]]
+
+
 def test_an_answer_through_the_folder(tmp_path):
     found = []
-    expert = answers_in(tmp_path, lambda: False, pause=0.01)
+    expert = FolderExpert(tmp_path, lambda: False, pause=0.01)
     thread = threading.Thread(target=lambda: found.append(expert(question())), daemon=True)
     thread.start()
     while waiting_question(tmp_path) is None:
@@ -49,12 +76,13 @@ def test_an_answer_through_the_folder(tmp_path):
     give_answer(tmp_path, question("other"), "no")  # about something else: not heard
     while (tmp_path / "question.json.answer").exists():
         pass
-    give_answer(tmp_path, waiting_question(tmp_path), "yes")
+    give_answer(tmp_path, waiting_question(tmp_path), "yes", "Dr. C")
     thread.join(5)
     assert found == ["yes"]
+    assert expert.by == "Dr. C"
     assert waiting_question(tmp_path) is None
     with pytest.raises(DialogueStopped):
-        answers_in(tmp_path, lambda: True)(question())
+        FolderExpert(tmp_path, lambda: True)(question())
 
 
 def test_at_the_terminal(monkeypatch, capsys):

@@ -181,6 +181,7 @@ def label(
     study: Annotated[Path, typer.Argument(help="A study with rule_mining, or the run folder of one.")],
     out: Out = None,
     resume: Resume = False,
+    by: Annotated[str | None, typer.Option("--by", help="Who judges, for the report (default: your login).")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Judge rules that the sites propose, so that nobody labels records; can be stopped and resumed."""
@@ -188,10 +189,10 @@ def label(
     from wardround.study.file import read_study
 
     if study.is_dir():
-        answer_folder(study)
+        answer_folder(study, by=by)
         return
     with name_study_file(study):
-        label_command(read_study(study), out=out, resume=resume, as_json=as_json)
+        label_command(read_study(study), out=out, resume=resume, as_json=as_json, by=by)
 
 
 @app.command()

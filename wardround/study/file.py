@@ -150,8 +150,9 @@ def read_study(path: Path) -> Study:
     cases = compare.get("cases") if isinstance(compare, dict) else None
     for table in [content, *(cases if isinstance(cases, list) else [])]:
         data = table.get("data") if isinstance(table, dict) else None
-        if isinstance(data, dict) and isinstance(data.get("path"), str):
-            data["path"] = str((path.parent / Path(data["path"]).expanduser()).resolve())
+        for key in ("path", "embeddings"):
+            if isinstance(data, dict) and isinstance(data.get(key), str):
+                data[key] = str((path.parent / Path(data[key]).expanduser()).resolve())
         cleaning = data.get("cleaning") if isinstance(data, dict) else None
         if isinstance(cleaning, dict) and isinstance(cleaning.get("rules"), str):
             from wardround.weak_supervision.function_file import function_words  # loads pandas

@@ -16,7 +16,10 @@ from wardround.runs.sites import PredictionTask
 from wardround.study.file import DataSection, Study
 from wardround.study.methods import Method
 
-UNREAD = {"path", "url", "query", "timeout", "site", "target", "drop", "positive", "groups", "task", "missing_site"}
+UNREAD = {
+    *("path", "url", "query", "timeout", "site", "target", "drop", "positive", "groups", "task", "missing_site"),
+    *("embeddings", "record"),
+}
 """Settings of a source that tell where rows lie and what is asked of them, not how they are read."""
 
 

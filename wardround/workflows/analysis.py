@@ -58,7 +58,7 @@ from wardround.study.analyses.analysis_noise import (
 )
 from wardround.study.data_rules import refuse_dropped_rows
 from wardround.study.file import Study
-from wardround.workflows.expert import keep_functions, recorded_expert
+from wardround.workflows.expert import keep_functions, recorded_expert, with_judges
 
 MOST_TOLD = 20
 """Sites whose rows a note lists."""
@@ -181,6 +181,7 @@ def run_analysis(
         lambda found: keep_model(folder, study, plan.recipe, found),
         recorded_expert(folder, expert),
     )
+    report = with_judges(folder, report)
     keep_functions(folder, report)
     rows = {site.name: len(site.table) for site in plan.sites}
     result = result_of(

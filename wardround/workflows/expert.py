@@ -2,12 +2,13 @@
 
 The answers stand in the run folder in their order. Begun again, the dialogue runs through them and asks on where it was
 left. Answers may come from a person at the terminal, from Python, or through the folder itself: the question that waits
-is a file there, and whoever answers adds a line to the answers.
+is a file there, and whoever answers adds a line to the answers. Each answer is kept with who gave it.
 """
 
 import json
 import os
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,19 +22,26 @@ from wardround.runs.folder import RunFolder
 from wardround.weak_supervision.function_file import FORMAT
 from wardround.weak_supervision.search.dialogue import ANSWERS
 
+UNNAMED = "expert"
+"""Whoever answers without a name."""
+
 
 class DialogueStopped(Exception):
     """The expert goes on another time; all answers so far are kept."""
 
 
-def recorded_expert(folder: RunFolder, ask: Expert, by: str = "expert") -> Expert:
-    """An expert whose answers are written down; those that are there already are given again, in their order."""
+def recorded_expert(folder: RunFolder, ask: Expert) -> Expert:
+    """An expert whose answers are written down; those that are there already are given again, in their order.
+
+    An attribute `by` of the expert says who it is.
+    """
     before = iter(folder.lines(EXPERT_ANSWERS))
 
     def expert(asked: ExpertQuestion) -> str:
         entry = next(before, None)
         if entry is None:
-            return record_answer(folder, asked, ask(asked), by)
+            answer = ask(asked)
+            return record_answer(folder, asked, answer, str(getattr(ask, "by", UNNAMED)))
         if entry["question"] != asked.key:
             raise Refusal(
                 f"answer {asked.number} in the folder is about another rule than the one that is shown",
@@ -54,24 +62,28 @@ def record_answer(folder: RunFolder, asked: ExpertQuestion, answer: str, by: str
     return answer
 
 
-def answers_in(folder: Path, is_stopped: Callable[[], bool], pause: float = 1.0) -> Expert:
+class FolderExpert:
     """An expert who answers through the folder: the question waits in a file until an answer to it is there."""
 
-    def expert(asked: ExpertQuestion) -> str:
-        inbox = folder / f"{EXPERT_QUESTION}.answer"
+    def __init__(self, folder: Path, is_stopped: Callable[[], bool], pause: float = 1.0) -> None:
+        self.folder, self.is_stopped, self.pause = folder, is_stopped, pause
+        self.by = UNNAMED
+        """Who gave the last answer."""
+
+    def __call__(self, asked: ExpertQuestion) -> str:
+        waiting, inbox = self.folder / EXPERT_QUESTION, self.folder / f"{EXPERT_QUESTION}.answer"
         words = {"question": asked.key, "number": asked.number, "of": asked.most, "words": asked.words}
-        write_whole(folder / EXPERT_QUESTION, json.dumps({**words, "facts": dict(asked.facts)}).encode())
-        while not is_stopped():
+        write_whole(waiting, json.dumps({**words, "facts": dict(asked.facts)}).encode())
+        while not self.is_stopped():
             if inbox.exists():
                 told = json.loads(inbox.read_text(encoding="utf-8"))
                 inbox.unlink()
                 if told.get("question") == asked.key and told.get("answer") in ANSWERS:
-                    (folder / EXPERT_QUESTION).unlink()
+                    waiting.unlink()
+                    self.by = str(told.get("by", UNNAMED))
                     return str(told["answer"])
-            time.sleep(pause)
+            time.sleep(self.pause)
         raise DialogueStopped
-
-    return expert
 
 
 def waiting_question(folder: Path) -> ExpertQuestion | None:
@@ -83,9 +95,9 @@ def waiting_question(folder: Path) -> ExpertQuestion | None:
     return ExpertQuestion(told["question"], told["number"], told["of"], told["words"], told["facts"])
 
 
-def give_answer(folder: Path, asked: ExpertQuestion, answer: str) -> None:
+def give_answer(folder: Path, asked: ExpertQuestion, answer: str, by: str = UNNAMED) -> None:
     """Answer the question that waits in a run folder."""
-    content = json.dumps({"question": asked.key, "answer": answer})
+    content = json.dumps({"question": asked.key, "answer": answer, "by": by})
     write_whole(folder / f"{EXPERT_QUESTION}.answer", content.encode())
 
 
@@ -94,3 +106,27 @@ def keep_functions(folder: RunFolder, report: Report) -> None:
     found = report["numbers"].get("functions")
     if found is not None:
         folder.write(FUNCTIONS, {"format": FORMAT, "functions": found})
+
+
+def with_judges(folder: RunFolder, report: Report) -> Report:
+    """The report with who gave every answer that stands; as it is where nobody was asked."""
+    standing: list[str] = []
+    for entry in folder.lines(EXPERT_ANSWERS):
+        if entry["answer"] == "back":
+            standing[-1:] = []
+        elif entry["answer"] != "done":
+            standing.append(str(entry["by"]))
+    if not standing:
+        return report
+    tables = [
+        {
+            **table,
+            "columns": (*table["columns"], "by"),
+            "rows": [[*row, by] for row, by in zip(table["rows"], standing, strict=True)],
+        }
+        if table["name"] == "rules"
+        else table
+        for table in report["tables"]
+    ]
+    named = ", ".join(f"{name} ({count})" for name, count in Counter(standing).items())
+    return {**report, "words": [*report["words"], f"Answers by {named}."], "tables": tables}

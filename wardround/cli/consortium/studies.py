@@ -20,7 +20,7 @@ CELLS = (
     " simulation counts exactly unless the study says so: write smallest_cell = {cell} under [data.preparation] to get"
     " the same model from both."
 )
-PLACES = ("path", "url", "query")
+PLACES = ("path", "url", "query", "embeddings", "record")
 """What a study says of places: of no use to a site, which knows where its own rows are, and none of its business."""
 
 

@@ -1,5 +1,6 @@
 """`wardround label`: an expert at the terminal judges rules, one at a time; the records stay where they are."""
 
+import getpass
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -68,7 +69,17 @@ def ask_at_terminal(asked: ExpertQuestion) -> str:
             return answer
 
 
-def label_command(study: Study, *, out: Path | None, resume: bool, as_json: bool) -> None:
+class TerminalExpert:
+    """Whoever sits at the terminal: by the name given, or that of the login."""
+
+    def __init__(self, by: str | None = None) -> None:
+        self.by = by or getpass.getuser()
+
+    def __call__(self, asked: ExpertQuestion) -> str:
+        return ask_at_terminal(asked)
+
+
+def label_command(study: Study, *, out: Path | None, resume: bool, as_json: bool, by: str | None = None) -> None:
     """Mine rules with an expert at the terminal (or an oracle, if the study says so)."""
     if said_analysis(study).name != "rule_mining":
         raise Refusal(
@@ -78,7 +89,7 @@ def label_command(study: Study, *, out: Path | None, resume: bool, as_json: bool
         )
     opened: list[Path] = []
     try:
-        finished = analyse(study, out=out, resume=resume, on_folder=opened.append, expert=ask_at_terminal)
+        finished = analyse(study, out=out, resume=resume, on_folder=opened.append, expert=TerminalExpert(by))
     except (DialogueStopped, KeyboardInterrupt):
         OUTPUT.print(
             f"Stopped; all answers are kept. Go on with: wardround label STUDY --resume --out {opened[0]}", markup=False
@@ -93,13 +104,15 @@ def label_command(study: Study, *, out: Path | None, resume: bool, as_json: bool
     OUTPUT.print(f"Report: {finished.folder / REPORT}", markup=False, soft_wrap=True)
 
 
-def answer_folder(folder: Path, ask: Callable[[ExpertQuestion], str] = ask_at_terminal, wait: float = 1.0) -> None:
+def answer_folder(
+    folder: Path, ask: Callable[[ExpertQuestion], str] = ask_at_terminal, wait: float = 1.0, by: str | None = None
+) -> None:
     """Answer the questions of a study over real sites, as they come into its run folder."""
     if not has_manifest(folder):
         raise Refusal("this folder holds no run", where=str(folder), remedy="name a study file, or a run's folder")
     while (asked := waiting_question(folder)) is not None:
         try:
-            give_answer(folder, asked, ask(asked))
+            give_answer(folder, asked, ask(asked), by or getpass.getuser())
         except (DialogueStopped, KeyboardInterrupt):
             OUTPUT.print("Stopped; the question waits in the folder.", markup=False)
             return

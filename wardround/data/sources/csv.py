@@ -14,6 +14,7 @@ from wardround.core.errors import Refusal
 from wardround.data.assembly import MissingSite, as_names, assemble_table
 from wardround.data.files import read_path
 from wardround.data.table import Kind, Table
+from wardround.weak_supervision.embedding_file import with_embeddings
 
 SUFFIXES = (".csv", ".csv.gz")
 
@@ -29,6 +30,8 @@ def csv(
     groups: tuple[str, ...] = (),
     categories: tuple[str, ...] = (),
     missing_site: MissingSite = "refuse",
+    embeddings: str | Path = "",
+    record: str = "",
     missing_words: tuple[str, ...] = (),
     separator: str = ",",
     decimal: str = ".",
@@ -65,8 +68,8 @@ def csv(
                     decimal=decimal,
                     encoding=encoding,
                     na_values=list(as_names(missing_words)),
-                    # The site's name is text: 0301 must not become 301.
-                    dtype={site: str} if site else None,
+                    # The names of sites and records are text: 0301 must not become 301.
+                    dtype={name: str for name in (site, record) if name} or None,
                     index_col=False,
                     low_memory=False,
                 )
@@ -76,7 +79,7 @@ def csv(
                 ) from warning
 
     return assemble_table(
-        read_path(path, SUFFIXES, read),
+        with_embeddings(read_path(path, SUFFIXES, read), embeddings, record, str(path)),
         origin=str(path),
         target=target,
         site=site,

@@ -7,6 +7,7 @@ import pandas as pd
 from wardround.data.assembly import MissingSite, assemble_table
 from wardround.data.files import read_path
 from wardround.data.table import Kind, Table
+from wardround.weak_supervision.embedding_file import with_embeddings
 
 SUFFIXES = (".parquet",)
 
@@ -22,10 +23,12 @@ def parquet(
     groups: tuple[str, ...] = (),
     categories: tuple[str, ...] = (),
     missing_site: MissingSite = "refuse",
+    embeddings: str | Path = "",
+    record: str = "",
 ) -> Table:
     """Parquet file with a column that names the site, or a folder with one file per site."""
     return assemble_table(
-        read_path(path, SUFFIXES, pd.read_parquet),
+        with_embeddings(read_path(path, SUFFIXES, pd.read_parquet), embeddings, record, str(path)),
         origin=str(path),
         target=target,
         site=site,

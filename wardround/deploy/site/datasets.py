@@ -117,8 +117,9 @@ def add(home: SiteHome, name: str, source: str, settings: Mapping[str, Any], *, 
             remedy="remove it first, or choose another name",
         )
     words = dict(settings)
-    if isinstance(words.get("path"), str):
-        words["path"] = str(Path(words["path"]).expanduser().absolute())
+    for key in ("path", "embeddings"):
+        if isinstance(words.get(key), str):
+            words[key] = str(Path(words[key]).expanduser().absolute())
     entry = DatasetEntry(source=source, **words)
     table = table_of(name, entry)
     frame = table.sites[POOL]

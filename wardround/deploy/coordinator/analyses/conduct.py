@@ -41,7 +41,7 @@ from wardround.study.analyses.analysis import analysis_from, analysis_recipe, de
 from wardround.study.analyses.analysis_noise import analysis_noise, is_noised, privacy_sentence, with_deviation
 from wardround.study.file import Study
 from wardround.workflows.analysis import keep_model, record_of, result_of
-from wardround.workflows.expert import answers_in, keep_functions, recorded_expert
+from wardround.workflows.expert import FolderExpert, keep_functions, recorded_expert, with_judges
 
 AGREEMENT = "columns.json"
 HUGE_SUM = 1e100
@@ -110,8 +110,9 @@ def conduct_analysis(
         agreement.agreed,
         exchange,
         lambda found: keep_model(folder, study, recipe, found),
-        recorded_expert(folder, answers_in(folder.path, transport.stopped.is_set)),
+        recorded_expert(folder, FolderExpert(folder.path, transport.stopped.is_set)),
     )
+    report = with_judges(folder, report)
     keep_functions(folder, report)
     result = result_of(
         study,
