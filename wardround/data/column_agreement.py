@@ -97,7 +97,7 @@ def agree_on_columns(
         raise Refusal(
             f"column {unknown[0]!r} holds words, which under noise ([privacy], epsilon) nobody is asked for",
             where="[data.preparation] categories",
-            remedy=f"declare them: categories = {{{unknown[0]} = [...]}}",
+            remedy=f"declare them: categories = {{{toml_key(unknown[0])} = [...]}}",
         )
     if unknown:
         query = names_of(epsilon=0.0, smallest_cell=smallest_cell, seed=None)
