@@ -7,6 +7,7 @@ made at that moment, so that all studies together have used what the process did
 where the system lets them be read (RAPL); elsewhere energy is processor time by watts, as in the energy meter.
 """
 
+import json
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -15,11 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from wardround.core.contracts import Report, RoundRecord
-from wardround.core.errors import Refusal
+from wardround.core.files import write_whole
 from wardround.deploy.home import SiteSettings
 from wardround.engine import registry
 from wardround.engine.machine.power import joule_counter
-from wardround.runs.json_files import read_json, write_json
 
 FILE = "energy.json"
 
@@ -57,7 +57,7 @@ class ProcessorShares:
             with self._lock:
                 self._deal_out()
                 self._open = [one for one in self._open if one is not own]
-            with suppress(Refusal, OSError):
+            with suppress(OSError):
                 add_used(folder, own, measured=self._joules is not None)
 
     def _deal_out(self) -> None:
@@ -78,15 +78,16 @@ def add_used(folder: Path, used: Used, *, measured: bool) -> None:
         "processor_seconds": before["processor_seconds"] + used.processor_seconds,
         "joules": joules + used.joules if measured and joules is not None else None,
     }
-    write_json(folder / FILE, total, wait=False)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_whole(folder / FILE, json.dumps(total).encode(), wait=False)
 
 
 def read_used(folder: Path) -> Report:
     """Answers that were made, processor time, and joules or none."""
     nothing = {"answers": 0, "processor_seconds": 0.0, "joules": None}
     try:
-        return {**nothing, **read_json(folder / FILE, "it begins anew")}
-    except Refusal:
+        return {**nothing, **json.loads((folder / FILE).read_bytes())}
+    except (OSError, ValueError, TypeError):  # there is none, or a damaged one: it begins anew
         return nothing
 
 
