@@ -105,7 +105,9 @@ def camps(agreement: jax.Array) -> jax.Array:
     def step(index: jax.Array, trust: jax.Array) -> jax.Array:
         # Slowly sharper: who is in which camp is decided by all pairs before single ones are made much of.
         sharpness = SHARPNESS * (0.3 + 0.7 * index / STEPS)
-        return 0.5 * trust + 0.5 * jnp.tanh(sharpness * (agreement @ trust + BENEFIT))
+        # Rounded, or the last bit of a sum would grow until it decided between two camps of the same size.
+        field = jnp.round(agreement @ trust + BENEFIT, 5)
+        return 0.5 * trust + 0.5 * jnp.tanh(sharpness * field)
 
     return jax.lax.fori_loop(0, STEPS, step, jnp.ones(len(agreement)))
 
