@@ -32,7 +32,7 @@ REPEATS = (0, 1, 2)
 CONCENTRATIONS = (0.0, 0.1, 1.0, 10.0, np.inf)
 THRESHOLDS = (0.5, 0.6, 0.7, 0.8, 0.9)
 LOOKS = (0, 20, 40, 60)
-GIVEN = Settings(1.0)
+GIVEN = Settings(0.3, 3)
 """For FedAvg on reviews, as chosen in `weak_federated`."""
 
 
