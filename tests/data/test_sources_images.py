@@ -1,3 +1,4 @@
+import os
 import struct
 import zlib
 
@@ -75,6 +76,12 @@ def test_broken_files_are_named_left_out_and_counted(folder):
     (note,) = [note for note in table.notes if "not readable" in note]
     assert note.startswith("Left out, not readable: 2 files (A/00/s1/1: ")
     assert "A/00/s1/2: not an image of the kind its name says" in note
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no pipes with names")
+def test_a_pipe_with_the_name_of_an_image_is_not_waited_for(folder):
+    os.mkfifo(folder / "A/00/s1/pipe.png")
+    assert len(read(folder).sites["A"]) == 30
 
 
 def test_nothing_readable_is_refused(tmp_path):

@@ -85,6 +85,9 @@ def test_the_server_learns_from_answers_and_hands_out_taught_styles_only(params)
     moved = {one: bool((after["params"][one] != params[one]).any()) for one in params}
     assert all(moved[one] for one in params if one.startswith(MADE.segmenter) and one.endswith("kernel"))
     assert not any(moved[one] for one in params if one.startswith(MADE.discriminator))
+    # Noise for whole sites reaches every row of the table, also that of a style which no site of the two has.
+    noised = server(state, Message({"generator_slope": jax.tree.map(jnp.ones_like, slope), "weight": jnp.float32(2)}))
+    assert noised["known"].tolist() == [1, 1, 0]
     # Nobody answers: the generator stays, Adam's momentum notwithstanding; half way to the same place is that place.
     nothing = server(after, Message({"generator_slope": jax.tree.map(jnp.zeros_like, slope), "weight": jnp.zeros(())}))
     for one in after["learning"]:

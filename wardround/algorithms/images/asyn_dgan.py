@@ -71,6 +71,7 @@ def asyn_dgan(
             "generator": generator_optimizer.init(generator),
             "segmenter": segmenter_optimizer.init(arrays_of(params, made.segmenter)),
             "known": jnp.zeros(made.styles),
+            "taught": jnp.arange(made.styles) < sites,
             "round": jnp.zeros((), jnp.int32),
         }
 
@@ -100,8 +101,8 @@ def asyn_dgan(
 
     def server(state: Tree, combined: Message) -> Tree:
         slope, learning = combined.arrays["generator_slope"], state["learning"]
-        # A site's gradient reaches its own style only; others' rows are 0.
-        heard = jnp.any(slope[made.style_table] != 0, axis=1)
+        # A site's gradient reaches its own style only; others' rows are 0, or noise alone.
+        heard = state["taught"] & jnp.any(slope[made.style_table] != 0, axis=1)
         known = jnp.maximum(state["known"], heard.astype(jnp.float32))
         updates, moved = generator_optimizer.update(slope, state["generator"], learning)
         after = optax.apply_updates(learning, updates)
@@ -125,6 +126,7 @@ def asyn_dgan(
             "generator": memory,
             "segmenter": segmenter,
             "known": known,
+            "taught": state["taught"],
             "round": number,
         }
 

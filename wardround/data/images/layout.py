@@ -48,7 +48,7 @@ def list_files(folder: Path, layout: str, without: Path | None = None) -> Folder
     for path in sorted(folder.rglob("*"), key=lambda one: natural_order(one.relative_to(folder).as_posix())):
         place = path.relative_to(folder)
         if (
-            path.is_dir()
+            (path.exists() and not path.is_file())  # a folder, or a pipe, which would be waited for
             or (without is not None and path.is_relative_to(without))
             or any(part.startswith(".") for part in place.parts)
         ):
