@@ -12,11 +12,12 @@ from wardround.algorithms.cluster import FAINT, cluster, fewest_adequate
 from wardround.algorithms.fed_avg import fed_avg
 from wardround.algorithms.model_interpolation import fold_of
 from wardround.core.chain import identity
-from wardround.core.contracts import Algorithm, Message, Model, Params, Progress, Task, one_site
+from wardround.core.contracts import Algorithm, Message, Model, Params, Progress, Task
 from wardround.core.federation import Federation, assemble
 from wardround.core.order import visiting_order
 from wardround.engine.fit import describe_state
 from wardround.engine.simulate import Simulation
+from wardround.engine.split_round import one_site
 from wardround.models.logistic import logistic
 from wardround.transforms.clip import clip
 

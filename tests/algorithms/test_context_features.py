@@ -13,11 +13,12 @@ from wardround.aggregators.weighted_mean import weighted_mean
 from wardround.algorithms.context_features import context_features, context_of, inputs_of
 from wardround.algorithms.fed_avg import fed_avg
 from wardround.core.chain import identity
-from wardround.core.contracts import Algorithm, Message, Model, Params, Progress, Scores, Shard, Task, one_site
+from wardround.core.contracts import Algorithm, Message, Model, Params, Progress, Scores, Shard, Task
 from wardround.core.errors import Refusal
 from wardround.core.federation import Federation, assemble
 from wardround.core.order import visiting_order
 from wardround.engine.simulate import Simulation
+from wardround.engine.split_round import one_site
 from wardround.models.cnn import cnn
 from wardround.models.linear import linear
 from wardround.models.logistic import logistic

@@ -11,11 +11,12 @@ from wardround.aggregators.weighted_mean import weighted_mean
 from wardround.algorithms.fed_avg import fed_avg
 from wardround.algorithms.fine_tune import fine_tune
 from wardround.core.chain import identity
-from wardround.core.contracts import Algorithm, Message, Model, Params, Progress, Shard, one_site
+from wardround.core.contracts import Algorithm, Message, Model, Params, Progress, Shard
 from wardround.core.federation import Federation
 from wardround.core.order import visiting_order
 from wardround.engine.predictions import PERSONAL_ROUND
 from wardround.engine.simulate import Simulation
+from wardround.engine.split_round import one_site
 from wardround.models.mlp import mlp
 
 Numbers = np.ndarray[Any, Any]

@@ -17,12 +17,13 @@ from wardround.algorithms.fed_avg import fed_avg
 from wardround.algorithms.layer_split import held_out_mask, layer_split, shared_arrays
 from wardround.core import trees
 from wardround.core.chain import identity
-from wardround.core.contracts import Algorithm, Model, Scores, Shard, Task, one_site
+from wardround.core.contracts import Algorithm, Model, Scores, Shard, Task
 from wardround.core.errors import Refusal
 from wardround.core.federation import Federation, assemble
 from wardround.core.order import visiting_order
 from wardround.engine.predictions import PERSONAL_ROUND
 from wardround.engine.simulate import Simulation
+from wardround.engine.split_round import one_site
 from wardround.models.cnn import cnn
 from wardround.models.from_flax import cross_entropy, from_flax
 from wardround.models.logistic import logistic

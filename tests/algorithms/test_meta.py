@@ -10,11 +10,12 @@ from tests.support.by_hand.softmax import START, matrix_of, params_of, rows_at
 from wardround.aggregators.weighted_mean import weighted_mean
 from wardround.algorithms.meta import meta
 from wardround.core.chain import identity
-from wardround.core.contracts import Algorithm, Message, Model, Task, one_site
+from wardround.core.contracts import Algorithm, Message, Model, Task
 from wardround.core.errors import Refusal
 from wardround.core.federation import Federation, assemble
 from wardround.core.order import visiting_order
 from wardround.engine.simulate import Simulation
+from wardround.engine.split_round import one_site
 from wardround.models.linear import linear
 
 Kind = Literal["maml_first_order", "maml", "reptile"]

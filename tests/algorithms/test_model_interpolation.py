@@ -12,11 +12,12 @@ from wardround.algorithms.baselines.local import local
 from wardround.algorithms.fed_avg import fed_avg
 from wardround.algorithms.model_interpolation import first_adequate, fold_of, model_interpolation
 from wardround.core.chain import identity
-from wardround.core.contracts import Algorithm, Message, Model, Params, Progress, Scores, Task, one_site
+from wardround.core.contracts import Algorithm, Message, Model, Params, Progress, Scores, Task
 from wardround.core.errors import Refusal
 from wardround.core.federation import Federation, assemble
 from wardround.core.order import visiting_order
 from wardround.engine.simulate import Simulation
+from wardround.engine.split_round import one_site
 from wardround.models.linear import linear
 from wardround.models.logistic import logistic
 

@@ -14,10 +14,11 @@ from wardround.algorithms.partial_pooling import (
     learned_width,
     partial_pooling,
 )
-from wardround.core.contracts import Message, Task, one_site
+from wardround.core.contracts import Message, Task
 from wardround.core.errors import Refusal
 from wardround.core.federation import assemble
 from wardround.engine.simulate import Simulation
+from wardround.engine.split_round import one_site
 from wardround.models.logistic import logistic
 from wardround.models.mlp import mlp
 

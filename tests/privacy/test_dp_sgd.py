@@ -13,10 +13,17 @@ from wardround.algorithms.fed_avg import fed_avg
 from wardround.algorithms.fed_sgd import fed_sgd
 from wardround.algorithms.fine_tune import fine_tune
 from wardround.core.chain import identity
-from wardround.core.contracts import Algorithm, Batch, Message, Model, Shard, Task, one_site
+from wardround.core.contracts import Algorithm, Batch, Message, Model, Shard, Task
 from wardround.core.errors import Refusal
 from wardround.engine.simulate import Simulation
-from wardround.engine.split_round import OwnRows, combine_answers, initial_progress, message_of_round, site_round
+from wardround.engine.split_round import (
+    OwnRows,
+    combine_answers,
+    initial_progress,
+    message_of_round,
+    one_site,
+    site_round,
+)
 from wardround.models.from_flax import cross_entropy, from_flax
 from wardround.models.logistic import logistic
 from wardround.models.mlp import mlp

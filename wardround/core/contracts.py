@@ -137,18 +137,6 @@ class Shard:
         return Batch(intensities(x), jax.lax.dynamic_slice_in_dim(self.y, at, size), mask)
 
 
-def one_site(
-    x: np.ndarray[Any, Any], y: np.ndarray[Any, Any], order: np.ndarray[Any, Any], *, site: int = 0, padding: int = 64
-) -> Shard:
-    """A site on its own, as in deployment: `order` of shape (passes, rows) tells in which order it visits its rows."""
-    visits = np.concatenate([order.ravel(), np.zeros(padding, order.dtype)]) if len(x) else np.zeros(0, np.int64)
-    rows, zero = np.asarray(order.shape[1], np.int32), np.zeros((), np.int32)
-    if not len(x):  # an empty site: nothing but padding
-        x, y = np.zeros((padding, *x.shape[1:]), x.dtype), np.zeros((padding, *y.shape[1:]), y.dtype)
-        visits = np.arange(padding)
-    return Shard(x[visits], y[visits], zero, rows, rows, np.asarray(site, np.int32), padding)
-
-
 def intensities(x: Array) -> Array:
     """Bytes are image intensities and become numbers from 0 to 1; everything else is left alone."""
     return x.astype(jax.numpy.float32) / 255.0 if x.dtype == jax.numpy.uint8 else x

@@ -26,7 +26,6 @@ from wardround.core.contracts import (
     Task,
     Transform,
     Tree,
-    one_site,
 )
 from wardround.core.order import visiting_order
 from wardround.engine.predictions import PERSONAL_ROUND
@@ -63,6 +62,16 @@ def row_of(task: Task) -> tuple[Any, Any]:
 
 
 # ---- the site's half ----
+
+
+def one_site(x: Rows, y: Rows, order: Rows, *, site: int = 0, padding: int = 64) -> Shard:
+    """A site on its own, as in deployment: `order` of shape (passes, rows) tells in which order it visits its rows."""
+    visits = np.concatenate([order.ravel(), np.zeros(padding, order.dtype)]) if len(x) else np.zeros(0, np.int64)
+    rows, zero = np.asarray(order.shape[1], np.int32), np.zeros((), np.int32)
+    if not len(x):  # an empty site: nothing but padding
+        x, y = np.zeros((padding, *x.shape[1:]), x.dtype), np.zeros((padding, *y.shape[1:]), y.dtype)
+        visits = np.arange(padding)
+    return Shard(x[visits], y[visits], zero, rows, rows, np.asarray(site, np.int32), padding)
 
 
 def shard_of(algorithm: Algorithm, own: OwnRows, seed: int, number: int, passes: int) -> Shard:

@@ -10,9 +10,10 @@ import pytest
 from wardround.aggregators.weighted_mean import weighted_mean
 from wardround.algorithms.partial_pooling import partial_pooling
 from wardround.core.components.recipes import Recipe
-from wardround.core.contracts import Message, Task, one_site
+from wardround.core.contracts import Message, Task
 from wardround.core.solvers.fisher import flat
 from wardround.deploy.site.release.disclosure import in_own_cells
+from wardround.engine.split_round import one_site
 from wardround.models.logistic import logistic
 from wardround.partners.probes.information import information
 

@@ -13,10 +13,11 @@ from wardround.aggregators.weighted_mean import weighted_mean
 from wardround.algorithms.images.asyn_dgan import asyn_dgan
 from wardround.core.chain import identity
 from wardround.core.components.generation import arrays_of
-from wardround.core.contracts import Batch, Message, Task, one_site
+from wardround.core.contracts import Batch, Message, Task
 from wardround.core.errors import Diverged, Refusal
 from wardround.deploy.site.release.answer_size import ARRAYS
 from wardround.engine.simulate import Simulation
+from wardround.engine.split_round import one_site
 from wardround.models.images.gan_u_net import gan_u_net
 from wardround.models.images.u_net import u_net
 from wardround.privacy.dp_sgd import private_model, sample_level

@@ -5,10 +5,11 @@ import pytest
 from wardround.aggregators.weighted_mean import weighted_mean
 from wardround.algorithms.fed_avg import fed_avg
 from wardround.algorithms.images.fed_bn import fed_bn, kept_arrays
-from wardround.core.contracts import Message, Task, one_site
+from wardround.core.contracts import Message, Task
 from wardround.core.errors import Refusal
 from wardround.core.federation import assemble
 from wardround.engine.simulate import Simulation
+from wardround.engine.split_round import one_site
 from wardround.models.logistic import logistic
 from wardround.models.pain_cnn import pain_cnn
 

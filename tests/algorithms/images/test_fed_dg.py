@@ -10,9 +10,10 @@ from wardround.aggregators.weighted_mean import weighted_mean
 from wardround.algorithms.images.boundary import bands_of, boundary_loss
 from wardround.algorithms.images.fed_dg import coarse_amplitudes, fed_dg, seen_elsewhere
 from wardround.algorithms.images.spectrum import interpolated, low_amplitudes
-from wardround.core.contracts import Message, Task, one_site
+from wardround.core.contracts import Message, Task
 from wardround.core.errors import Refusal
 from wardround.deploy.site.release.answer_size import ARRAYS
+from wardround.engine.split_round import one_site
 from wardround.models.images.u_net import u_net
 from wardround.models.mlp import mlp
 from wardround.privacy.dry_run import DryRun

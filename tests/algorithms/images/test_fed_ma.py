@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 
 from wardround.algorithms.images.fed_ma import chain_of, fed_ma, match_units
-from wardround.core.contracts import Message, Task, one_site
+from wardround.core.contracts import Message, Task
 from wardround.core.errors import Refusal
 from wardround.core.federation import assemble
 from wardround.engine.simulate import Simulation
+from wardround.engine.split_round import one_site
 from wardround.models.cnn import cnn
 from wardround.models.mlp import mlp
 

@@ -15,11 +15,12 @@ from wardround.algorithms.images.asyn_dgan import asyn_dgan
 from wardround.algorithms.images.fed_sim import fed_sim
 from wardround.algorithms.images.simulated_moments import step_towards
 from wardround.core.chain import identity
-from wardround.core.contracts import Message, Task, one_site
+from wardround.core.contracts import Message, Task
 from wardround.core.errors import Diverged, Refusal
 from wardround.core.federation import assemble
 from wardround.deploy.site.release.answer_size import ARRAYS
 from wardround.engine.simulate import Simulation
+from wardround.engine.split_round import one_site
 from wardround.models.images.sim_u_net import sim_u_net
 from wardround.models.images.simulator import NAMES, Scene, numbers_of, row_of, simulate
 from wardround.models.images.u_net import u_net

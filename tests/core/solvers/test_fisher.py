@@ -3,8 +3,8 @@
 import jax
 import numpy as np
 
-from wardround.core.contracts import one_site
 from wardround.core.solvers.fisher import flat, like, mean_information
+from wardround.engine.split_round import one_site
 
 
 def test_flat_and_back(model):
