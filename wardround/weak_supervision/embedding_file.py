@@ -104,7 +104,7 @@ def read_embeddings(path: Path, record: str) -> tuple[list[str], Values]:
             where=str(path),
             remedy="give one row of numbers for each identity, all of the same length",
         )
-    wrong = [place for place, one in enumerate(np.isfinite(vectors).all(axis=1)) if not one]
+    wrong = np.flatnonzero(~np.isfinite(vectors).all(axis=1)).tolist()
     if wrong or any(one is None for one in ids):
         row = wrong[0] if wrong else next(place for place, one in enumerate(ids) if one is None)
         what = "a number that is missing or not finite" if wrong else "no identity"
