@@ -59,7 +59,7 @@ def numbers_of(row: Array) -> dict[str, Array]:
     return {**told, "elongation": 1 + told["elongation"]}
 
 
-def row_of(numbers: Mapping[str, float]) -> np.ndarray:
+def row_of(numbers: Mapping[str, float]) -> Array:
     """The other way round; a number at or beyond a bound is taken just inside it."""
     row = []
     for name, (low, high) in BOUNDS.items():
