@@ -17,8 +17,8 @@ from pathlib import Path
 from wardround.core.contracts import Report, RoundRecord
 from wardround.core.errors import Refusal
 from wardround.deploy.home import SiteSettings
+from wardround.engine import registry
 from wardround.engine.machine.power import joule_counter
-from wardround.meters.energy import energy
 from wardround.runs.json_files import read_json, write_json
 
 FILE = "energy.json"
@@ -95,7 +95,8 @@ def own_energy(folder: Path, settings: SiteSettings) -> Report | None:
     used = read_used(folder)
     if not used["answers"]:
         return None
-    meter = energy(watts_per_core=settings.watts_per_core, grams_per_kwh=settings.grams_per_kwh, computing="site")
+    factors = {"watts_per_core": settings.watts_per_core, "grams_per_kwh": settings.grams_per_kwh}
+    meter = registry.find("meter", "energy").build(**factors, computing="site")
     seconds, joules = used["processor_seconds"], used["joules"]
     record = RoundRecord(
         round=0,
