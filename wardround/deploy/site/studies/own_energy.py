@@ -95,8 +95,9 @@ def own_energy(folder: Path, settings: SiteSettings) -> Report | None:
     used = read_used(folder)
     if not used["answers"]:
         return None
-    factors = {"watts_per_core": settings.watts_per_core, "grams_per_kwh": settings.grams_per_kwh}
-    meter = registry.find("meter", "energy").build(**factors, computing="site")
+    meter = registry.find("meter", "energy").build(
+        watts_per_core=settings.watts_per_core, grams_per_kwh=settings.grams_per_kwh, computing="site"
+    )
     seconds, joules = used["processor_seconds"], used["joules"]
     record = RoundRecord(
         round=0,
