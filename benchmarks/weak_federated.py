@@ -30,7 +30,7 @@ from wardround.engine.participation import random_cohort
 from wardround.engine.simulate import Simulation
 from wardround.models.weasel import weasel
 
-DATA, SEEDS = ("imdb", "mitbih", "mitbih_cnn"), (0, 1, 2)
+DATA, SEEDS = ("imdb", "mitbih", "mitbih_cnn"), tuple(range(10))
 METHODS = ("centralized", "fed_avg", "fed_prox", "fed_adam", "supervised")
 
 
@@ -44,11 +44,11 @@ class Plan(NamedTuple):
 
 
 PLANS = {
-    "imdb": Plan(80, 50, 8, "mlp"),
+    "imdb": Plan(240, 50, 24, "mlp"),
     "mitbih": Plan(40, 36, 4, "mlp"),
     "mitbih_cnn": Plan(30, 36, 3, "series_cnn"),
 }
-IN_ONE_PLACE = {"imdb": Plan(16, 1, 2, "mlp")}
+IN_ONE_PLACE = {"imdb": Plan(48, 1, 4, "mlp")}
 """A round of all rows is ten rounds of a tenth of the clients."""
 
 
@@ -72,7 +72,7 @@ OF_RECORDS: dict[str, tuple[Settings, ...]] = {
 GRIDS: dict[str, dict[str, tuple[Settings, ...]]] = {
     "imdb": {
         "centralized": (Settings(0.1), Settings(0.3)),
-        "fed_avg": (Settings(1.0), Settings(0.3, 3)),
+        "fed_avg": (Settings(1.0), Settings(0.3, 3), Settings(1.0, 3)),
         "fed_prox": (Settings(0.3, 3, mu=0.1),),
         "fed_adam": (Settings(0.3, server_learning_rate=0.01),),
         "supervised": (Settings(1.0),),
