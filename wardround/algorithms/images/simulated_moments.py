@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from wardround.core.contracts import Array
+from wardround.core.solvers.linear_system import solution
 
 Describe = Callable[[Array], Array]
 """From one row of numbers to the statistics of many images simulated by it, (images, statistics)."""
@@ -49,7 +50,7 @@ def step_towards(target: Array, row: Array, describe: Describe) -> tuple[Array, 
     scale = jnp.diag(jnp.diag(square) + 1e-3 * jnp.max(jnp.diag(square)) + 1e-9)
 
     def tried(damping: Array) -> Array:
-        move = -jnp.linalg.solve(square + damping * scale, slopes @ here)
+        move = -solution(square + damping * scale, slopes @ here)
         return row + move * jnp.minimum(1.0, LONGEST / jnp.maximum(1e-9, jnp.max(jnp.abs(move))))
 
     rows = jax.vmap(tried)(jnp.asarray(DAMPINGS))
