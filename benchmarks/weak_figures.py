@@ -33,7 +33,7 @@ CONCENTRATIONS = (0.0, 0.1, 1.0, 10.0, np.inf)
 THRESHOLDS = (0.5, 0.6, 0.7, 0.8, 0.9)
 LOOKS = (0, 20, 40, 60)
 GIVEN = Settings(0.3, 3)
-"""For FedAvg on reviews, as chosen in `weak_federated`."""
+"""For FedAvg on reviews: the better of two at 80 rounds."""
 
 
 def trained(seed: int, rules: Sequence[LabelingFunction] = (), concentration: float = np.inf) -> dict[str, Any]:
