@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from wardround.core.errors import Refusal
 from wardround.deploy.coordinator.consortium import membership_of, renew_site
 from wardround.deploy.coordinator.maintenance import Maintenance
 from wardround.deploy.coordinator.two_servers.second_server import with_second
+from wardround.deploy.party.decisions import decision_path, withdraw
 from wardround.deploy.protocol import halves
 from wardround.deploy.protocol.agreed_words import agreed_in
 from wardround.deploy.protocol.replies import read_reply
@@ -24,7 +26,8 @@ from wardround.deploy.protocol.status import Status
 from wardround.deploy.protocol.study_id import study_id
 from wardround.deploy.protocol.wire import decode, encode
 from wardround.deploy.second.approvals import approve_as_second, reasons_against
-from wardround.deploy.second.request_handler import SecondHandler
+from wardround.deploy.second.home import SecondHome
+from wardround.deploy.second.request_handler import COORDINATOR, SecondHandler
 from wardround.deploy.trust.certificates import certificate_summary, make_request, new_key, pem, sign
 from wardround.deploy.trust.countersignatures import read_statement
 from wardround.deploy.trust.fingerprints import fingerprint
@@ -365,3 +368,18 @@ def test_what_left_the_second_server_is_in_its_log(done) -> None:
     kinds = [one["kind"] for one in entries if one.get("study") == study_id(study)]
     assert kinds.count("sent") >= 1
     assert "received" in str(entries)
+
+
+def test_a_withdrawal_of_the_second_server_is_final(done, tmp_path) -> None:
+    """An approval that is put back from a copy does not count: the audit log knows better."""
+    consortium, study = done
+    home = SecondHome(shutil.copytree(consortium.second.path, tmp_path / "second"))
+    request = consortium.passed("open")[0][0]
+    handler, path = SecondHandler(home), decision_path(home, study_id(study))
+    assert handler.may_still_leave(request)
+    shutil.copy2(path, tmp_path / "copy.json")
+    withdraw(home, study_id(study), by="owner")
+    shutil.copy2(tmp_path / "copy.json", path)
+    assert not handler.may_still_leave(request)
+    reply, _ = decode(handler.answer("open", COORDINATOR, request))
+    assert (reply["status"], "audit log" in reply["why"]) == (Status.WITHDRAWN, True)

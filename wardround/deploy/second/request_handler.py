@@ -22,7 +22,7 @@ from wardround.deploy.protocol.status import Status
 from wardround.deploy.protocol.wire import Malformed, decode_arrays, decode_header, require_spoken
 from wardround.deploy.second.home import SecondHome
 from wardround.deploy.second.robust_sum import RobustSums, RoundClosed, refuse_size
-from wardround.deploy.trust.audit_log import event_entry, sent_entry
+from wardround.deploy.trust.audit_log import event_entry, has_withdrawal, sent_entry
 from wardround.deploy.trust.certificates import read_certificate
 from wardround.deploy.trust.membership_witness import require_membership
 from wardround.deploy.trust.pins import read_partners
@@ -69,9 +69,15 @@ class SecondHandler:
     def may_still_leave(self, content: bytes) -> bool:
         """Before each part of an answer that is sent in parts: the study is still approved."""
         try:
-            return decision_status(self.home, study_in(decode_header(content)[0]))[0] is Status.OK
+            return self._state(study_in(decode_header(content)[0]))[0] is Status.OK
         except (Refusal, Malformed, OSError):
             return False
+
+    def _state(self, study: str) -> tuple[Status, str]:
+        state, why = decision_status(self.home, study)
+        if state is Status.OK and has_withdrawal(self.home.audit_path, study):  # an approval put back from a copy
+            return Status.WITHDRAWN, f"{self.home.own_name} withdrew from it, by its audit log"
+        return state, why
 
     def _about_study(self, topic: str, header: dict[str, Any], rest: memoryview, content: bytes) -> bytes:
         study = study_in(header)
@@ -81,7 +87,7 @@ class SecondHandler:
             refuse_unknown_words(Topic.OFFER, header)
             offer: OfferStudy = read_request(Topic.OFFER, header).question
             store_offer(self.home, study, offer.content, offer.submitter)
-        state, why = decision_status(self.home, study)
+        state, why = self._state(study)
         if topic == Topic.OFFER or state is not Status.OK:
             return self._reply(header, {"status": state, "why": why})
         if topic != Topic.OPEN:

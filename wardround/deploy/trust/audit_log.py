@@ -9,6 +9,7 @@ once, however long the log is and however many entries come together; the head i
 leave it behind, which is put right too. Files that nobody touched since our last append are not looked through again.
 """
 
+import json
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -56,6 +57,16 @@ def read_entry(content: Entry) -> Entry:
     if is_countersigned(content):
         countersigned_in(content)
     return content
+
+
+def has_withdrawal(path: Path, study: str) -> bool:
+    """Whether a log tells of a study's withdrawal, which is final, whatever the decision on file says now."""
+    try:
+        lines = path.read_bytes().splitlines()
+    except FileNotFoundError:
+        return False
+    named = f'"study":{json.dumps(study)}'.encode()
+    return any(b'"kind":"withdrawn"' in line and named in line for line in lines)
 
 
 FORMAT = Format("audit log", read_entry, RESTORE)
