@@ -1,6 +1,10 @@
+import collections
+import tracemalloc
+
 import numpy as np
 import pydicom
 import pytest
+from PIL import Image
 from pydicom.dataset import FileDataset, FileMetaDataset
 from pydicom.uid import (
     DeflatedExplicitVRLittleEndian,
@@ -87,6 +91,50 @@ def test_a_file_that_is_packed_as_a_whole_is_not_unpacked(tmp_path):
     assert (tmp_path / "a.dcm").stat().st_size < 20_000
     with pytest.raises(Unreadable, match="packed as a whole"):
         read_image(tmp_path / "a.dcm")
+
+
+def grow_file(path, size):
+    """A file with so many bytes more, of which nothing is on the disk."""
+    with path.open("r+b") as file:
+        file.truncate(path.stat().st_size + size)
+
+
+def test_an_image_larger_than_memory_is_told_by_its_header(tmp_path, monkeypatch):
+    path = write_dicom(tmp_path / "a.dcm", VALUES, Rows=9_000, Columns=9_000)
+    grow_file(path, 2 * 9_000 * 9_000)
+    free = collections.namedtuple("Memory", "available")(3_000_000_000)
+    monkeypatch.setattr("wardround.data.images.codec.psutil.virtual_memory", lambda: free)
+    tracemalloc.start()
+    # 81 million pixels of 20 bytes are 1.62 GB, more than half of 3 GB.
+    with pytest.raises(Unreadable, match=r"9000 x 9000 pixels take 1.6 GB of memory to read, and 3.0 GB are free"):
+        read_image(path)
+    huge = write_dicom(tmp_path / "b.dcm", VALUES, Rows=60_000, Columns=60_000)
+    with pytest.raises(Unreadable, match="more than 100,000,000"):
+        read_image(huge)
+    png = tmp_path / "c.png"
+    Image.new("1", (9_000, 9_000)).save(png)
+    with pytest.raises(Unreadable, match="take 1.6 GB"):
+        read_image(png)
+    assert tracemalloc.get_traced_memory()[1] < 20_000_000
+    tracemalloc.stop()
+
+
+def test_a_long_file_around_a_small_image_is_not_read(tmp_path):
+    path = write_dicom(tmp_path / "a.dcm", VALUES)
+    grow_file(path, 3_000_000_000)
+    tracemalloc.start()
+    with pytest.raises(Unreadable, match="it has 3,000 MB, though its pixels take 0.0 MB"):
+        read_image(path)
+    # Neither is a value of the header that is as long.
+    whole = pydicom.dcmread(write_dicom(tmp_path / "b.dcm", VALUES))
+    whole.add_new(0x00091001, "OB", bytes(30_000_000))
+    whole.save_as(tmp_path / "b.dcm")
+    del whole
+    tracemalloc.reset_peak()
+    with pytest.raises(Unreadable, match="it has 30 MB"):
+        read_image(tmp_path / "b.dcm")
+    assert tracemalloc.get_traced_memory()[1] < 10_000_000
+    tracemalloc.stop()
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,9 @@ import jax
 import numpy as np
 import pytest
 
+from wardround.core.errors import Refusal
 from wardround.workflows.pain.experiment import PainExperiment, PainSettings, two_groups
-from wardround.workflows.pain.frames import make_faces
+from wardround.workflows.pain.frames import PainFrames, make_faces
 from wardround.workflows.pain.sampling import federation_of, session_parts
 
 MODEL = {"filters": (2,), "dense": 3, "statistics_rate": 2.0, "normalization": "batch"}
@@ -29,6 +30,21 @@ def test_convolutions_are_shared_and_dense_layers_stay(experiment):
     algorithm = experiment.algorithms["FP"]
     sent = set(algorithm.broadcast(experiment.random).arrays["params"])
     assert {name.split("/")[0] for name in sent} == {"conv_0", "norm_0"}
+
+
+def test_groups_are_those_of_the_thesis_or_of_whoever_asks():
+    x, y = np.zeros((25, 2, 2, 1), np.uint8), np.ones(25, int)
+    numbers = [42, 43, 47, 48, 49, 52, 59, 64, 66, 80, 92, 95, 96, 97, 103, 106, 107, 108, 109, 115, 120, 121, 123, 124]
+    people = np.array([f"{number:03d}-aa" for number in numbers] + ["130"])
+    frames = PainFrames(x, y, people, np.zeros(25, int))
+    one, other = two_groups(frames)
+    # Table 3.1: 42, 47, 49, 66 are of group 1; 43, 48, 52, 59, 64 of group 2, where whoever is new is, too.
+    assert [int(name[:3]) for name in one.subjects] == [42, 47, 49, 66, 95, 97, 103, 106, 108, 121, 123, 124]
+    assert other.subjects[-1] == "130"
+    assert two_groups(frames, first=["130"])[0].subjects == ["130"]
+    for wrong in (["nobody"], list(people)):
+        with pytest.raises(Refusal, match="(?i)nobody is called|two groups need"):
+            two_groups(frames, first=wrong)
 
 
 @pytest.mark.slow

@@ -44,6 +44,24 @@ def test_a_folder_is_read_and_people_without_pain_are_left_out(tmp_path, units):
     assert (frames.x.max(axis=(1, 2, 3)) == 255).all()
 
 
+def test_people_of_several_sites_are_one_person_each(tmp_path):
+    write(tmp_path / "north", False)
+    write(tmp_path / "south", False)
+    (tmp_path / "south" / "a").rename(tmp_path / "south" / "d")
+    rows = []
+    for site in ("north", "south"):
+        own = pd.read_csv(tmp_path / site / "labels.csv").assign(site=site)
+        rows.append(own.replace({"subject": {"a": "d"}}) if site == "south" else own)
+        (tmp_path / site / "labels.csv").unlink()
+    pd.concat(rows).to_csv(tmp_path / "labels.csv", index=False)
+    frames = read_frames(tmp_path, size=20)
+    assert frames.subjects == ["a", "b", "d"]
+    assert any("taken for one person each: b, c." in note for note in frames.notes)
+    # b was filmed twice at each site: four sessions, those of the north first; c never felt pain.
+    assert frames.session[frames.subject == "b"].tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
+    assert frames.y.sum() == 8
+
+
 def test_labels_without_pain_are_refused(tmp_path):
     write(tmp_path, False)
     pd.read_csv(tmp_path / "labels.csv").rename(columns={"pain": "mood"}).to_csv(tmp_path / "labels.csv", index=False)

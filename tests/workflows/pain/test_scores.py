@@ -3,7 +3,7 @@ import pytest
 
 from wardround.workflows.pain.scores import (
     PersonScore,
-    over_people,
+    over,
     rank_table,
     ranks,
     score,
@@ -37,7 +37,7 @@ def test_weighted_mean_and_deviation_by_hand():
     # a: (10 * 0.5 + 30 * 0.9) / 40 = 0.8 with 40 frames, b: 0.6 with 60. Mean 0.68;
     # variance 0.4 * 0.12^2 + 0.6 * 0.08^2.
     assert weighted(A[:2], "acc") == pytest.approx(0.8)
-    mean, spread = over_people(A, "acc")
+    mean, spread = over(A, "acc")
     assert mean == pytest.approx(0.68)
     assert spread == pytest.approx(np.sqrt(0.4 * 0.12**2 + 0.6 * 0.08**2))
 
@@ -50,9 +50,21 @@ def test_ranks_count_the_methods_that_are_worse():
     }
     # Person a: 0, 1, 2; person b: low and even tie at 0, high beats both.
     assert ranks(methods, "subject", "acc") == {"low": 0, "even": 1, "high": 4}
-    assert rank_table(methods, "subject").splitlines()[-1] == "| high | 4 | 4 | 4 |"
+    assert rank_table(methods, "subject").splitlines()[-1] == "| high | **4** | **4** | **4** |"
 
 
 def test_tables_have_their_form():
-    assert table_of({"F-CNN (C)": A}).splitlines()[-1] == "| F-CNN (C) | 68 ± 10 | 68 ± 10 | 68 ± 10 |"
-    assert slice_table({"F": A}, "session", "f1").splitlines() == ["| f1 | 1 | 2 |", "|---|---|---|", "| F | 59 | 90 |"]
+    low = [one("a", 1, 10, 0.4), one("b", 1, 60, 0.604)]
+    # 10 frames with 0.4 and 60 with 0.604: mean 0.5749, variance (1/7) 0.1749^2 + (6/7) 0.0291^2, SD 0.071.
+    assert table_of({"F-CNN (C)": A, "RANDOM": low}).splitlines()[2:] == [
+        "| F-CNN (C) | **68 ± 10** | **68 ± 10** | **68 ± 10** |",
+        "| RANDOM | 57 ± 7 | 57 ± 7 | 57 ± 7 |",
+    ]
+    # By session: (10 * 0.5 + 60 * 0.6) / 70 = 0.586 and 0.9 with 70 and 30 frames. Who has no session 2 has NA there;
+    # figures that are written alike are both the best.
+    assert slice_table({"F": A, "R": low}, "session", "f1").splitlines() == [
+        "| f1 | 1 | 2 | wt. mean ± SD |",
+        "|---|---|---|---|",
+        "| F | **59** | **90** | 68 ± 14 |",
+        "| R | 57 | NA | 57 ± 0 |",
+    ]

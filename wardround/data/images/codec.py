@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 from PIL import Image
 
 Pixels = np.ndarray[Any, Any]
@@ -18,6 +19,10 @@ DICOM = (".dcm", ".dicom")
 SUFFIXES = (*PLAIN, *DICOM)
 MOST_PIXELS = 100_000_000
 """Of one image: a larger one is not opened, since unpacking it could fill the memory."""
+BYTES_A_PIXEL = 20
+"""While an image is unpacked, scaled and brought to its form: several copies of four bytes each."""
+MEMORY_SHARE = 0.5
+"""Of what is free, for one image."""
 DEEP = 65535
 """The brightest value of 16 bits."""
 
@@ -50,13 +55,23 @@ def read_image(path: Path, window: tuple[float, ...] = ()) -> RawImage:
             warnings.simplefilter("error")
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # ours says more
             with Image.open(path, formats=("PNG", "JPEG")) as image:
-                if image.width * image.height > MOST_PIXELS:
-                    raise Unreadable(f"{image.width} x {image.height} pixels are more than {MOST_PIXELS:,}")
+                refuse_large(image.height, image.width)
                 return of_pillow(image, window)
     except Unreadable:
         raise
     except (OSError, ValueError, SyntaxError, EOFError, Warning, Image.DecompressionBombError) as error:
         raise Unreadable(reason(error)) from None
+
+
+def refuse_large(height: int, width: int) -> None:
+    """Told by a header, before anything is unpacked: an image that could fill the memory is not read."""
+    if height * width > MOST_PIXELS:
+        raise Unreadable(f"{width} x {height} pixels are more than {MOST_PIXELS:,}")
+    needed, free = BYTES_A_PIXEL * height * width, psutil.virtual_memory().available
+    if needed > MEMORY_SHARE * free:
+        raise Unreadable(
+            f"{width} x {height} pixels take {needed / 1e9:.1f} GB of memory to read, and {free / 1e9:.1f} GB are free"
+        )
 
 
 def reason(error: BaseException) -> str:

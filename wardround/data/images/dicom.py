@@ -3,6 +3,7 @@
 Linear windowing as in DICOM PS3.3 C.11.2.1.2: ((x - (center - 0.5)) / (width - 1) + 0.5) from 0 to 1. Without a window
 in the header or in the settings, the smallest value of the image is black and the largest is white. Needs the extra
 `images` (pydicom); images of several frames, and compression that pydicom cannot undo by itself, count as unreadable.
+The header is read first: an image, or a file around a small one, that could fill the memory counts as unreadable, too.
 """
 
 from pathlib import Path
@@ -11,12 +12,17 @@ from typing import Any
 import numpy as np
 
 from wardround.core.errors import Refusal
-from wardround.data.images.codec import MOST_PIXELS, RawImage, Unreadable, reason, scale
+from wardround.data.images.codec import RawImage, Unreadable, reason, refuse_large, scale
 
 NAMES_PATIENT = (
     *("PatientName", "PatientID", "PatientBirthDate", "OtherPatientIDs", "PatientAddress"),
     *("PatientTelephoneNumbers", "PatientMotherBirthName", "AccessionNumber", "ReferringPhysicianName"),
 )
+
+LONG_VALUE = 1_000_000
+"""Bytes of a value in the header from which on it is not read."""
+ROOM_BESIDE = 20_000_000
+"""Bytes that a file may have beside its pixels (and as much again, for whatever they are packed in)."""
 
 
 def read_dicom(path: Path, window: tuple[float, ...] = ()) -> RawImage:
@@ -41,11 +47,17 @@ def of_dicom(path: Path, window: tuple[float, ...], pydicom: Any) -> RawImage:
     known = pydicom.filereader.read_file_meta_info(path)
     if known.get("TransferSyntaxUID") == pydicom.uid.DeflatedExplicitVRLittleEndian:
         raise Unreadable("it is packed as a whole, which is not unpacked: it could fill the memory")
+    # The header alone first, its long values left where they are: nothing is read that could fill the memory.
+    head = pydicom.dcmread(path, stop_before_pixels=True, defer_size=LONG_VALUE)
+    if int(head.get("NumberOfFrames") or 1) > 1:
+        raise Unreadable(f"it holds {int(head.NumberOfFrames)} frames, not one")
+    height, width = int(head.get("Rows", 0)), int(head.get("Columns", 0))
+    refuse_large(height, width)
+    pixels_take = height * width * int(head.get("SamplesPerPixel") or 1) * (int(head.get("BitsAllocated") or 16) // 8)
+    size = path.stat().st_size
+    if size > 2 * pixels_take + ROOM_BESIDE:
+        raise Unreadable(f"it has {size / 1e6:,.0f} MB, though its pixels take {pixels_take / 1e6:,.1f} MB")
     found = pydicom.dcmread(path)
-    if int(found.get("NumberOfFrames") or 1) > 1:
-        raise Unreadable(f"it holds {int(found.NumberOfFrames)} frames, not one")
-    if int(found.get("Rows", 0)) * int(found.get("Columns", 0)) > MOST_PIXELS:
-        raise Unreadable(f"more than {MOST_PIXELS:,} pixels")
     raw = found.pixel_array
     said = str(found.get("BurnedInAnnotation", "")).upper()
     remarks: dict[str, Any] = {

@@ -15,6 +15,7 @@ import jax
 import numpy as np
 
 from wardround.core.contracts import Algorithm, Model, Params, Progress, Task
+from wardround.core.errors import Refusal
 from wardround.core.federation import Federation
 from wardround.engine import registry
 from wardround.engine.fit import EarlyStopping, Schedule, fit
@@ -171,9 +172,30 @@ class PainExperiment:
         return found
 
 
-def two_groups(frames: PainFrames, *, flip: bool = False) -> tuple[PainFrames, PainFrames]:
-    """Every other person, in natural order; flipped, the groups change places."""
+GROUP_1 = ("42", "47", "49", "66", "95", "97", "103", "106", "108", "121", "123", "124")
+"""Of table 3.1: the people who pre-train, where the real faces are read."""
+
+
+def two_groups(
+    frames: PainFrames, *, flip: bool = False, first: Sequence[str] = ()
+) -> tuple[PainFrames, PainFrames]:
+    """Group 1 pre-trains, group 2 is trained and tested on; flipped, they change places.
+
+    `first` names the people of group 1. Without it they are those of the thesis where all of them are there (whatever
+    zeros or letters stand around their numbers), else every other person in natural order.
+    """
     people = frames.subjects
-    groups: Sequence[list[str]] = (people[::2], people[1::2])
+    numbers = {person: "".join(filter(str.isdigit, person)).lstrip("0") for person in people}
+    chosen = list(first) or [person for person in people if numbers[person] in GROUP_1]
+    unknown = [person for person in first if person not in people]
+    if not first and len(chosen) < len(GROUP_1):
+        chosen = people[::2]
+    if unknown or not 0 < len(chosen) < len(people):
+        raise Refusal(
+            f"nobody is called {unknown[0]}" if unknown else "two groups need at least one person each",
+            where="the group that pre-trains",
+            remedy=f"choose some, not all, of {', '.join(people)}",
+        )
+    groups = (chosen, [person for person in people if person not in chosen])
     one, other = (frames.of(group) for group in (groups[::-1] if flip else groups))
     return one, other

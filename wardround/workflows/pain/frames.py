@@ -1,10 +1,13 @@
 """Video frames of faces with who, when and whether there was pain: from a folder, or made up with a known signal.
 
 Pain is Prkachin and Solomon's scale (eq. 3.1): AU4 + max(AU6, AU7) + max(AU9, AU10) + AU43, from 0 to 16; a frame is
-positive from 1 on. The folder is subject/session/frame with labels.csv, which has a column `pain`, or one for each of
-the action units au4, au6, au7, au9, au10, au43. The real images are restricted and come with nothing here.
+positive from 1 on. The folder is site/subject/session/frame, or without the sites, with labels.csv, which has a column
+`pain`, or one for each of the action units au4, au6, au7, au9, au10, au43. The real images are restricted and come with
+nothing here.
 """
 
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +21,8 @@ from wardround.engine import registry
 
 Numbers = np.ndarray[Any, Any]
 UNITS = ("au4", "au6", "au7", "au9", "au10", "au43")
+LAYOUTS = ("site/subject/session/frame", "subject/session/frame")
+SUFFIXES = (".png", ".jpg", ".jpeg", ".dcm", ".dicom")
 
 
 @dataclass(frozen=True)
@@ -45,18 +50,27 @@ def pain_intensity(units: Any) -> Numbers:
     return au4 + np.maximum(au6, au7) + np.maximum(au9, au10) + au43
 
 
-def read_frames(folder: Path, *, size: int = 250) -> PainFrames:
-    """The frames of a folder, grey, with spread-out contrast; people without a single positive frame are left out."""
+def layout_of(folder: Path) -> str:
+    """With sites or without, as most images lie; an empty folder is refused by whoever reads it."""
+    depths = [len(path.relative_to(folder).parts) for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES]
+    return LAYOUTS[0] if depths.count(4) > depths.count(3) else LAYOUTS[1]
+
+
+def read_frames(folder: Path, *, size: int = 250, layout: str = "") -> PainFrames:
+    """The frames of a folder, grey, with spread-out contrast; people without a single positive frame are left out.
+
+    A person who was filmed at several sites is one person, so that nobody is both trained on and tested.
+    """
     source = registry.find("source", "images")
     table = source.build(
         where=str(folder),
         path=str(folder),
         target="pain",
-        layout="subject/session/frame",
+        layout=layout or layout_of(folder),
         size=[size, size],
         equalize=True,
     )
-    (rows,) = table.sites.values()
+    rows, moved = one_table(table.sites)
     if "pain" not in rows.columns and not set(UNITS) <= set(rows.columns):
         raise Refusal(
             "the labels tell neither pain nor the action units it is made of",
@@ -65,7 +79,7 @@ def read_frames(folder: Path, *, size: int = 250) -> PainFrames:
         )
     intensity = np.asarray(rows["pain"], np.float64) if "pain" in rows.columns else pain_intensity(rows)
     known = ~np.isnan(intensity)
-    notes = [*table.notes]
+    notes = [*table.notes, *moved]
     if not known.all():
         notes.append(f"Left out without a known pain intensity: {int((~known).sum())} frames.")
     rows, y = rows[known], (intensity[known] >= 1).astype(np.int32)
@@ -78,6 +92,17 @@ def read_frames(folder: Path, *, size: int = 250) -> PainFrames:
         raise Refusal("no frame shows pain", where=str(folder), remedy="check the labels")
     x = np.stack([one.pixels for one, use in zip(rows["image"], kept, strict=True) if use])
     return PainFrames(x, y[kept], people[kept], session_numbers(rows[kept]), tuple(notes))
+
+
+def one_table(sites: Mapping[str, pd.DataFrame]) -> tuple[pd.DataFrame, list[str]]:
+    """The rows of all sites, and a remark on people of several; a session is told apart by its site."""
+    if len(sites) == 1:
+        return next(iter(sites.values())), []
+    at = Counter(str(one) for frame in sites.values() for one in frame["subject"].unique())
+    several = sorted((one for one, count in at.items() if count > 1), key=natural_order)
+    parts = [frame.assign(session=[f"{name}/{one}" for one in frame["session"]]) for name, frame in sites.items()]
+    said = f"Filmed at several sites, and taken for one person each: {', '.join(several)}."
+    return pd.concat(parts, ignore_index=True), [said] if several else []
 
 
 def session_numbers(rows: pd.DataFrame) -> Numbers:

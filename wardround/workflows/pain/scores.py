@@ -41,9 +41,9 @@ def weighted(scores: Sequence[PersonScore], metric: str) -> float:
     return float(np.average([getattr(one, metric) for one in scores], weights=[one.frames for one in scores]))
 
 
-def over_people(scores: Sequence[PersonScore], metric: str) -> tuple[float, float]:
-    """The weighted mean over people, and the weighted SD between them."""
-    people = group(scores, lambda one: one.subject)
+def over(scores: Sequence[PersonScore], metric: str, key: str = "subject") -> tuple[float, float]:
+    """The weighted mean over people (or sessions), and the weighted SD between them."""
+    people = group(scores, lambda one: getattr(one, key))
     values = np.array([weighted(own, metric) for own in people.values()])
     frames = np.array([sum(one.frames for one in own) for own in people.values()])
     mean = float(np.average(values, weights=frames))
@@ -70,29 +70,52 @@ def ranks(by_method: Mapping[str, Sequence[PersonScore]], key: str, metric: str)
     }
 
 
+def percent(pair: tuple[float, float]) -> str:
+    return " ± ".join(f"{100 * value:.0f}" for value in pair)
+
+
+def bold(cells: Sequence[str], values: Sequence[float | None]) -> list[str]:
+    """The largest value of a column stands out, and whatever is written as it is."""
+    known = [value for value in values if value is not None]
+    best = f"{100 * max(known):.0f}" if known else ""
+    return [
+        f"**{cell}**" if value is not None and f"{100 * value:.0f}" == best else cell
+        for cell, value in zip(cells, values, strict=True)
+    ]
+
+
+def lines_of(head: Sequence[str], names: Sequence[str], columns: Sequence[Sequence[str]]) -> str:
+    rows = zip(names, *columns, strict=True)
+    return "\n".join(["| " + " | ".join(head) + " |", "|" + "---|" * len(head), *("| " + " | ".join(one) + " |"
+                      for one in rows)])  # fmt: skip
+
+
 def table_of(by_method: Mapping[str, Sequence[PersonScore]]) -> str:
-    """Table 7.1 in form: weighted mean and SD in percent."""
-    lines = ["| method | ACC | PR-AUC | F1 |", "|---|---|---|---|"]
-    for method, scores in by_method.items():
-        cells = [" ± ".join(f"{100 * value:.0f}" for value in over_people(scores, metric)) for metric in METRICS]
-        lines.append(f"| {method} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+    """Table 7.1 in form: weighted mean and SD between people in percent, the best mean in bold."""
+    columns = []
+    for metric in METRICS:
+        found = [over(scores, metric) for scores in by_method.values()]
+        columns.append(bold([percent(one) for one in found], [one[0] for one in found]))
+    return lines_of(["method", "ACC", "PR-AUC", "F1"], list(by_method), columns)
 
 
 def slice_table(by_method: Mapping[str, Sequence[PersonScore]], key: str, metric: str) -> str:
-    """Tables 7.4 and 7.5 in form: one column per person or session, in percent."""
+    """Tables 7.4 and 7.5 in form: one column per person or session, in percent, and weighted mean and SD over them."""
     names = sorted({getattr(one, key) for scores in by_method.values() for one in scores})
-    lines = [f"| {metric} | {' | '.join(map(str, names))} |", f"|---|{'---|' * len(names)}"]
-    for method, scores in by_method.items():
-        own = group(scores, lambda one: getattr(one, key))
-        cells = [f"{100 * weighted(own[name], metric):.0f}" if name in own else "" for name in names]
-        lines.append(f"| {method} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+    own = [group(scores, lambda one: getattr(one, key)) for scores in by_method.values()]
+    columns = []
+    for name in names:
+        values = [weighted(one[name], metric) if name in one else None for one in own]
+        columns.append(bold(["NA" if value is None else f"{100 * value:.0f}" for value in values], values))
+    columns.append([percent(over(scores, metric, key)) for scores in by_method.values()])
+    return lines_of([metric, *map(str, names), "wt. mean ± SD"], list(by_method), columns)
 
 
 def rank_table(by_method: Mapping[str, Sequence[PersonScore]], key: str) -> str:
-    """Tables 7.6 (by person) and 7.7 (by session) in form."""
-    found = {metric: ranks(by_method, key, metric) for metric in METRICS}
-    lines = ["| method | ACC | PR-AUC | F1 |", "|---|---|---|---|"]
-    lines += [f"| {method} | {' | '.join(str(found[m][method]) for m in METRICS)} |" for method in by_method]
-    return "\n".join(lines)
+    """Tables 7.6 (by person) and 7.7 (by session) in form, the highest rank in bold."""
+    columns = []
+    for metric in METRICS:
+        found = list(ranks(by_method, key, metric).values())
+        best = max(found)
+        columns.append([f"**{one}**" if one == best else str(one) for one in found])
+    return lines_of(["method", "ACC", "PR-AUC", "F1"], list(by_method), columns)
