@@ -3,12 +3,14 @@
 Sites of the data set `nuclei` in grey, at most `--most` training tiles each. FED-SIM fits a simulator of labelled
 images to the sites' mean statistics in `--rounds` rounds, one step of the search each. Then the same U-Net is trained
 from the same start, for as many steps, on the sites' real tiles in one place, on images drawn by the fitted simulator,
-and on images drawn before the fit; each is judged by the Dice of single real tiles (`--part`: choose on "validation",
-report "test"). What the drawn images tell is attacked, beside a generator that memorised.
+and on images drawn before the fit, each with several widths around the numbers (`--variety`); each is judged by the
+Dice of single real tiles (`--part`: choose on "validation", report "test"). What the drawn images tell is attacked,
+beside a generator that memorised.
 """
 
 import argparse
 import time
+from itertools import product
 from typing import Any
 
 import jax
@@ -54,6 +56,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--simulated", type=int, default=256)
     parser.add_argument("--structures", type=int, default=16)
+    parser.add_argument("--variety", type=float, nargs="*", default=[0.0, 0.5, 1.0])
+    parser.add_argument("--standardize", action="store_true")
     parser.add_argument("--smallest-cell", type=int, default=10)
     parser.add_argument("--drawn", type=int, default=300, help="images of each style")
     parser.add_argument("--steps", type=int, default=800, help="of the U-Net")
@@ -61,22 +65,24 @@ def main() -> None:
     parser.add_argument("--part", choices=["validation", "test"], default="test")
     said = parser.parse_args()
     say({"settings": vars(said)})
-    data = cut(grey(nuclei(size=said.size, sites=tuple(said.sites))), said.most, said.seed, judged=said.part)
+    tiles = grey(nuclei(size=said.size, sites=tuple(said.sites), standardize=said.standardize))
+    data = cut(tiles, said.most, said.seed, judged=said.part)
     sites, size = range(len(data.sites)), said.drawn * len(data.sites)
-    model = sim_u_net(data.task, filters=4, styles=len(data.sites), structures=said.structures)
+    settings: dict[str, Any] = {"filters": 4, "styles": len(data.sites), "structures": said.structures}
     plain = u_net(data.task, filters=4, depth=2, flip=True, brightness=0.1)
     train = trainer(plain, said.steps, said.seed)
     real = [rows_of(data, site, "train") for site in sites]
     pooled = np.concatenate([x for x, _ in real]), np.concatenate([y for _, y in real])
     best = judge("real tiles", plain, train, pooled, size, data)
-    first, last = fit_simulator(model, data, said)
-    assert model.generation is not None
-    generate = jax.jit(model.generation.generate)
-    for name, params in (("simulated images", last), ("images simulated before the fit", first)):
+    first, last = fit_simulator(sim_u_net(data.task, **settings), data, said)
+    for (name, params), variety in product((("fitted", last), ("not fitted", first)), said.variety):
+        generation = sim_u_net(data.task, variety=variety, **settings).generation
+        assert generation is not None
+        generate = jax.jit(generation.generate)
         pairs = [generate(params, jnp.full(said.drawn, site), jax.random.key(100 + site)) for site in sites]
         x, y = (np.concatenate([np.asarray(one[place]) for one in pairs]) for place in (0, 1))
-        found = judge(name, plain, train, (x, y), size, data)
-        say({name: {"share of real": round(found / best, 4)}})
+        found = judge(f"{name}, variety {variety:g}", plain, train, (x, y), size, data)
+        say({f"{name}, variety {variety:g}": {"share of real": round(found / best, 4)}})
         for site in sites if params is last else ():
             learned, others = (rows_of(data, site, part)[0] for part in ("train", "test"))
             drawn = x[site * said.drawn : (site + 1) * said.drawn]

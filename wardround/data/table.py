@@ -43,6 +43,8 @@ class Table:
     """and the column, set aside, that tells how long a patient was followed up."""
     read: Mapping[str, int] = field(default_factory=dict)
     """Rows of each site before cleaning left some out; empty where nothing was cleaned."""
+    images_each: int = 1
+    """Most images that one patient has at a real site, by the folders of its images; 1 where rows are patients."""
 
     @property
     def is_unlabelled(self) -> bool:

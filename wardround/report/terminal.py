@@ -10,6 +10,7 @@ from wardround.report.partners import text as words
 from wardround.report.partners.answer import partnership_of
 from wardround.report.partners.charts import with_error
 from wardround.report.run.ranking import best_at, best_overall
+from wardround.report.unit import units_of
 from wardround.runs.result import MethodResult, PartnersResult, RunResult
 from wardround.runs.run import Run, run_of
 from wardround.runs.scores import MetricValue
@@ -46,7 +47,7 @@ def summary_table(result: RunResult) -> Table:
     if len(run.hospitals) != 1 and any(run.metric in method.scores.weighted for method in run.methods):
         leaders = best_overall(run, run.metric)
         totals = [score_text(m.over_all(run.metric), m, leaders, run) for m in run.methods]
-        shown.add_row(Text("all, by patients"), *totals)
+        shown.add_row(Text(f"all, by {units_of(run)}"), *totals)
     return shown
 
 
@@ -54,7 +55,7 @@ def methods_in_rows(shown: Table, run: Run) -> Table:
     """Many ways to train: a row each, with the hospitals beside each other where they are few."""
     hospitals = run.hospitals if 1 < len(run.hospitals) <= MOST_COLUMNS else ()
     shown.add_column(Text("model"))
-    shown.add_column(Text("all, by patients"))
+    shown.add_column(Text(f"all, by {units_of(run)}"))
     for hospital in hospitals:
         shown.add_column(Text(plain(hospital.name)))
     leaders = best_overall(run, run.metric)

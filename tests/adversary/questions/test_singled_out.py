@@ -87,3 +87,10 @@ def test_a_real_site_sets_its_own_cell_whatever_it_is_asked() -> None:
         for said in ((), (("smallest_cell", 1),)):
             raised = in_own_cells(Recipe(kind, name, said), CELL)
             assert dict(raised.settings)["smallest_cell"] == CELL
+
+
+def test_a_real_site_counts_patients_where_rows_are_images() -> None:
+    for name in ("fed_sim", "fed_dg"):
+        asked = Recipe("algorithm", name, (("images_each", 1), ("smallest_cell", 1)))
+        raised = dict(in_own_cells(asked, CELL, images_each=7).settings)
+        assert (raised["smallest_cell"], raised["images_each"]) == (CELL, 7)

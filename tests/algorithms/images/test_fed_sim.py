@@ -96,6 +96,31 @@ def test_two_studies_over_images_that_differ_by_one_do_not_tell_its_statistics()
     assert wrong[10] > 1
 
 
+def test_one_patient_of_many_images_is_hidden_as_one_image_is():
+    # The last patient has twenty of sixty images, all black. The coordinator asks before and after that patient
+    # withdraws: told by images, the difference is the patient's mean; told by patients, a step hides it.
+    x = np.random.default_rng(1).uniform(0.2, 0.8, (60, 8, 8, 1)).astype(np.float32)
+    y = (x[..., 0] > 0.5).astype(np.uint8)
+    x[40:] = 0
+    each = np.asarray(DESCRIBE(x, y))
+    there = each[40:].mean(axis=0)
+    blind = np.linalg.norm(each[:40].mean(axis=0) - there)  # the guess that the patient is as the others are
+    wrong = {}
+    for images in (1, 20):
+        method = fed_sim(MODEL, weighted_mean(), **SMALL, smallest_cell=2, images_each=images)
+        client, nothing = jax.jit(method.client), Message({"simulator": jnp.zeros((3, 12))})
+        told = {}
+        for rows in (60, 40, 39):
+            own = one_site(x[:rows], y[:rows], np.arange(rows)[None], site=1)
+            told[rows] = client(nothing, (), own, jax.random.key(0))[0].arrays
+        with_it, without = (np.asarray(told[rows]["image_statistics"])[1] for rows in (60, 40))
+        wrong[images] = np.linalg.norm((60 * with_it - 40 * without) / 20 - there) / blind
+        # Of 39 images twenty may be of one patient, and the others of a second, who would be alone in the mean.
+        assert told[39]["told"][1] == (images == 1)
+    assert wrong[1] < 0.4
+    assert wrong[20] > 1
+
+
 def test_the_server_fits_taught_styles_alone_and_learns_from_what_they_draw(params):
     method = fed_sim(MODEL, weighted_mean(), **SMALL, smallest_cell=1)
     state, server = method.init(params, 2), jax.jit(method.server)

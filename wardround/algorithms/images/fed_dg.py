@@ -13,8 +13,9 @@ amplitudes over all its training images, and nothing where these are fewer than 
 no picture can be made from them, but they tell how bright, how coloured and how coarse a site's images are on average,
 and all sites get them. Of each amplitude those that fewer images than a cell exceed are cut off, and the mean is told
 in steps of which one image makes half at most: the difference of two studies over images that differ by one is not that
-image's amplitudes. Each site's lie in a place of their own: a secure sum hides the update, and not them. Under
-[privacy] it is refused.
+image's amplitudes. Where a patient has several images (`images_each`, which a real site sets to the most that one has),
+cells and steps are so many times larger. Each site's lie in a place of their own: a secure sum hides the update, not
+them. Under [privacy] it is refused.
 
 Costs FedAvg's traffic and 3 (2 low_frequencies + 1)^2 numbers, up once and down for every site. Needs a model of masks
 that shows its features (`u_net`) and an aggregator that adds up. A site that knows no other learns from its own images.
@@ -56,6 +57,7 @@ def fed_dg(
     momentum: Momentum = 0.0,
     weights: Weights = "samples",
     smallest_cell: Count = 10,
+    images_each: Count = 1,
 ) -> Algorithm:
     """A common model of masks for sites unlike those of training: mean amplitudes exchanged, episodes of two steps."""
     refuse_unfit(model, aggregator)
@@ -99,13 +101,13 @@ def fed_dg(
             return episode(params, batch, key, bank, known, jnp.asarray(shard.site))
 
         own = descend(gradient, optimizer, common, shard, key, batch_size=batch_size, passes=local_epochs)
-        told = (jnp.asarray(shard.rows) >= smallest_cell).astype(jnp.float32)
+        told = (jnp.asarray(shard.rows) >= smallest_cell * images_each).astype(jnp.float32)
         # Divided by the weight that all is multiplied with: else a sum would tell how many images each site has.
         share = trees.divide_or_zero(told, weight_of(shard, weights))
         place = share * (jnp.arange(len(known)) == shard.site)
         arrays = {
             "update": trees.subtract(own, common),
-            "spectra": place[:, None, None, None] * coarse_amplitudes(shard, reach, smallest_cell),
+            "spectra": place[:, None, None, None] * coarse_amplitudes(shard, reach, smallest_cell, images_each),
             "told": place,
         }
         return answer(model, aggregator, common, shard, weights, arrays), kept
@@ -141,14 +143,15 @@ def seen_elsewhere(x: Array, key: Key, bank: Array, known: Array, site: Array, r
     return interpolated(x, bank[drawn][..., : x.shape[-1]], shares, reach)
 
 
-def coarse_amplitudes(shard: Shard, reach: int, cell: int) -> Array:
+def coarse_amplitudes(shard: Shard, reach: int, cell: int, each: int = 1) -> Array:
     """The mean over all rows of the site as it leaves; zeros in the places of colours that its images do not have.
 
     The largest amplitudes, of fewer images than a cell, count as the next one; the mean is on a grid of powers of two.
     With a cell of 1 it is exact.
     """
     rows, channels, most = jnp.maximum(1, shard.rows), shard.x.shape[-1], batches(shard.longest, CHUNK)
-    nothing = jnp.zeros((cell, 2 * reach + 1, 2 * reach + 1, channels))
+    cut = cell * each
+    nothing = jnp.zeros((cut, 2 * reach + 1, 2 * reach + 1, channels))
 
     def amplitudes(index: Array) -> tuple[Array, Array]:
         batch = shard.batch(0, index, CHUNK)
@@ -156,7 +159,7 @@ def coarse_amplitudes(shard: Shard, reach: int, cell: int) -> Array:
 
     def keep_largest(index: Array, largest: Array) -> Array:
         found, mask = amplitudes(index)
-        return jnp.sort(jnp.concatenate([largest, found * mask]), axis=0)[-cell:]
+        return jnp.sort(jnp.concatenate([largest, found * mask]), axis=0)[-cut:]
 
     highest = jax.lax.fori_loop(0, most, keep_largest, nothing)[0]
 
@@ -165,7 +168,7 @@ def coarse_amplitudes(shard: Shard, reach: int, cell: int) -> Array:
         return total + jnp.sum(jnp.minimum(found, highest) * mask if cell > 1 else found * mask, axis=0)
 
     mean = jax.lax.fori_loop(0, most, add, nothing[0]) / rows
-    step = jnp.exp2(jnp.ceil(jnp.log2(jnp.maximum(2 * highest / rows, SMALLEST))))
+    step = jnp.exp2(jnp.ceil(jnp.log2(jnp.maximum(2 * each * highest / rows, SMALLEST))))
     told = mean if cell == 1 else jnp.round(mean / step) * step
     return jnp.pad(told, ((0, 0), (0, 0), (0, CHANNELS - channels)))
 

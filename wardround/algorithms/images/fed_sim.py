@@ -17,7 +17,9 @@ hides every site's statistics; else each look has its place in the sum, and the 
 
 What leaves is 62 means over all training images of a site, each of a statistic from 0 to 1, none where the images are
 fewer than smallest_cell, rounded to steps of which one image makes half at most (exact with a cell of 1): two studies
-over images that differ by one do not tell that image's statistics. Noise does not cover them: [privacy] refuses it.
+over images that differ by one do not tell that image's statistics. Where a patient has several images (`images_each`,
+which a real site sets to the most that one has), cells and steps are so many times larger, so that the same holds for
+patients. Noise does not cover them: [privacy] refuses it.
 
 Costs the table of numbers down, 63 numbers for each style up, and 16 times `simulated` images for a step of a style.
 """
@@ -51,16 +53,18 @@ def fed_sim(
     segmenter_after: CountOrAll = 0,
     weights: Weights = "uniform",
     smallest_cell: Count = 10,
+    images_each: Count = 1,
 ) -> Algorithm:
     """A simulator learns what sites' images look like, a U-Net learns from what it draws; sites send statistics."""
     made = simulator_of(model, aggregator)
-    table, describe = made.style_table, made.describe
+    table, describe, exactly = made.style_table, made.describe, made.simulate
     assert describe is not None
+    assert exactly is not None
     optimizer = optax.adam(segmenter_learning_rate)
 
     def describe_simulated(row: Array) -> Array:
         """The same random numbers for every row, step, round and style."""
-        return describe(*made.generate({table: row[None]}, jnp.zeros(simulated, jnp.int32), jax.random.key(1)))
+        return describe(*exactly(jnp.broadcast_to(row, (simulated, *row.shape)), jax.random.key(1)))
 
     def init(params: Params, sites: int) -> Tree:
         row = jax.ShapeDtypeStruct(params[table].shape[1:], jnp.float32)
@@ -75,8 +79,8 @@ def fed_sim(
         }
 
     def client(message: Message, kept: Tree, shard: Shard, key: Key) -> tuple[Message, Tree]:
-        mean = mean_statistics(shard, made, smallest_cell)
-        enough = (jnp.asarray(shard.rows) >= smallest_cell).astype(jnp.float32)
+        mean = mean_statistics(shard, made, smallest_cell, images_each)
+        enough = (jnp.asarray(shard.rows) >= smallest_cell * images_each).astype(jnp.float32)
         place = enough * (jnp.arange(made.styles) == jnp.asarray(shard.site) % made.styles)
         arrays = {"image_statistics": place[:, None] * mean, "told": place}
         return answer(model, aggregator, message.arrays, shard, weights, arrays), kept
@@ -132,7 +136,7 @@ def fed_sim(
     )
 
 
-def mean_statistics(shard: Shard, made: Generation, cell: int) -> Array:
+def mean_statistics(shard: Shard, made: Generation, cell: int, each: int) -> Array:
     """The site's means as they leave: rounded where a cell is larger than 1."""
     assert made.describe is not None
     describe = made.describe
@@ -149,12 +153,12 @@ def mean_statistics(shard: Shard, made: Generation, cell: int) -> Array:
     mean: Array = trees.divide_or_zero(total, rows)
     if cell == 1:
         return mean
-    step = jnp.exp2(jnp.ceil(jnp.log2(2 / jnp.maximum(1.0, rows))))
+    step = jnp.exp2(jnp.ceil(jnp.log2(2 * each / jnp.maximum(1.0, rows))))
     return jnp.round(mean / step) * step
 
 
 def simulator_of(model: Model, aggregator: Aggregator) -> Generation:
-    if model.generation is None or model.generation.describe is None:
+    if model.generation is None or model.generation.describe is None or model.generation.simulate is None:
         raise Refusal(
             "FED-SIM fits a simulator of images, and this model has none",
             where="[algorithm] fed_sim",

@@ -36,6 +36,8 @@ class Generation(NamedTuple):
     """(parameters, styles, key) to the log-odds that made-up images are real, (rows, ...); a number a patch."""
     describe: Callable[[Array, Array], Array] | None = None
     """(images, masks) to what they look like, (rows, statistics), each from 0 to 1; uses no parameters."""
+    simulate: Callable[[Array, jax.Array], MadeUp] | None = None
+    """(rows of numbers such as the style table has, key) to images by just these numbers, which a fit compares."""
 
 
 def arrays_of(params: dict[str, Any], prefix: str) -> dict[str, Any]:

@@ -1,7 +1,7 @@
-"""The form in which a model sees images: one size, grey or colour, contrast spread out or not. The study says it.
+"""The form in which a model sees images: one size, grey or colour, contrast as it is or spread out. The study says it.
 
 Histogram equalisation as in OpenCV: with c(v) the number of pixels up to value v, and c0 that of the darkest value that
-occurs, v becomes round(255 (c(v) - c0) / (pixels - c0)).
+occurs, v becomes round(255 (c(v) - c0) / (pixels - c0)). `standardize` is described in `contrast.py`.
 """
 
 from typing import Any, NamedTuple
@@ -10,6 +10,7 @@ import numpy as np
 from PIL import Image
 
 from wardround.core.errors import Refusal
+from wardround.data.images.contrast import standardize
 
 Pixels = np.ndarray[Any, Any]
 LARGEST_SIDE = 4096
@@ -21,16 +22,19 @@ class ImageForm(NamedTuple):
     size: tuple[int, ...] = ()
     channels: int = 1
     equalize: bool = False
+    standardize: bool = False
 
     def apply(self, pixels: Pixels) -> Pixels:
         """(height, width, 1 or 3) from 0 to 255 in this form: grey or colour first, then size, then contrast."""
         pixels = as_channels(pixels, self.channels)
         if self.size and pixels.shape[:2] != self.size:
             pixels = resize(pixels, self.size, Image.Resampling.BILINEAR)
+        if self.standardize:
+            return standardize(pixels)
         return equalize(pixels) if self.equalize else pixels
 
 
-def form_of(size: Any, channels: int, equalize: bool, where: str) -> ImageForm:
+def form_of(size: Any, channels: int, equalize: bool, standardize: bool, where: str) -> ImageForm:
     """The form, its size given as one number or as (height, width)."""
     sides = (size, size) if isinstance(size, int) else tuple(size)
     sides = sides * 2 if len(sides) == 1 else sides
@@ -44,7 +48,11 @@ def form_of(size: Any, channels: int, equalize: bool, where: str) -> ImageForm:
         raise Refusal(f"images cannot have {channels} channels", where=where, remedy="set 1 (grey) or 3 (colour)")
     if equalize and channels == 3:
         raise Refusal("contrast is spread out in grey images only", where=where, remedy="set channels = 1")
-    return ImageForm(sides, channels, equalize)
+    if equalize and standardize:
+        raise Refusal(
+            "equalize and standardize both spread out contrast", where=where, remedy="set one of them to true"
+        )
+    return ImageForm(sides, channels, equalize, standardize)
 
 
 def as_channels(pixels: Pixels, channels: int) -> Pixels:

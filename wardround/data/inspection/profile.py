@@ -48,6 +48,8 @@ def profile_column(table: Table, name: str, aside: Sequence[str]) -> ColumnProfi
     if kind in ("number", "flag") and len(known):
         values = as_numbers(known)
         low, high, levels = float(values.min()), float(values.max()), len(np.unique(values))
+    elif kind == "image":
+        levels = len(sizes_of(known))
     else:
         levels = int(pd.Series(as_text(known)).nunique())
     kinds = {site: str(kind_of(part)) for site, part in parts.items()}
@@ -88,7 +90,14 @@ def reason(table: Table, name: str, kind: str, known: "pd.Series[Any]", differs:
         "date": "dates",
         "mixed": "numbers and other text",
         "empty": "no value at all",
+        "image": "pixels",
     }[kind]
+
+
+def sizes_of(known: "pd.Series[Any]") -> tuple[str, ...]:
+    """Height, width and channels of pictures, the commonest first: their pixels are no values to show or to count."""
+    sizes = pd.Series(["x".join(str(side) for side in one.pixels.shape) for one in known])
+    return tuple(str(one) for one in sizes.value_counts().index)
 
 
 def examples_of(known: "pd.Series[Any]", kind: str) -> tuple[str, ...]:
@@ -99,6 +108,8 @@ def examples_of(known: "pd.Series[Any]", kind: str) -> tuple[str, ...]:
         values = np.unique(as_numbers(known))
         places = np.linspace(0, len(values) - 1, min(SHOWN, len(values))).astype(int)
         return tuple(number_text(float(values[place])) for place in places)
+    if kind == "image":
+        return sizes_of(known)[:SHOWN]
     if kind == "mixed":
         odd = [str(one) for one in known if not isinstance(one, str | int | float)] or [str(one) for one in known]
         return tuple(dict.fromkeys(odd))[:SHOWN]

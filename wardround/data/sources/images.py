@@ -30,6 +30,7 @@ def images(
     size: tuple[int, ...] = (),
     channels: Literal[1, 3] = 1,
     equalize: bool = False,
+    standardize: bool = False,
     window: tuple[float, ...] = (),
     drop: tuple[str, ...] = (),
     task: Kind | None = None,
@@ -38,7 +39,7 @@ def images(
     categories: tuple[str, ...] = (),
     missing_site: MissingSite = "refuse",
 ) -> Table:
-    """Folders of images (layout: what each level of folders is) with a table of labels; size, channels, equalize."""
+    """Folders of images (layout: what each level of folders is) with a table of labels; size, channels, contrast."""
     folder = Path(path).expanduser()
     if find_spec("PIL") is None:
         raise Refusal(
@@ -53,7 +54,7 @@ def images(
 
     if window and (len(window) != 2 or not window[0] < window[1]):
         raise Refusal(f"the window {list(window)} is not [low, high]", where=str(folder), remedy="correct it")
-    form = form_of(size, channels, equalize, str(folder))
+    form = form_of(size, channels, equalize, standardize, str(folder))
     words = words_of(layout, str(folder))
     if target == MASK and not masks:
         raise Refusal(

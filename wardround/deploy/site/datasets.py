@@ -42,7 +42,7 @@ MEANING = ("task", "positive", "groups", "categories")
 MOST_CATEGORIES = 200
 PASSWORD = re.compile(r"(://[^:/@\s]*:)\S*(@)|(password=)[^&\s]*()", re.IGNORECASE)
 NO_TARGET = "(told by the study)"
-FORM = ("size", "channels", "equalize")
+FORM = ("size", "channels", "equalize", "standardize")
 """Settings of the source of images that are the study's to say: all sites must see images alike."""
 
 
@@ -267,7 +267,8 @@ def table_for(
     `approved` are the columns that were there to be read when the study was approved: no other is, whatever the policy
     allows since then.
     """
-    frame = frame_of(name, read_datasets(home)[find(home, name)], study)
+    entry = read_datasets(home)[find(home, name)]
+    frame = frame_of(name, entry, study)
     read, _ = columns_for(study, policy, dict.fromkeys(frame.columns))
     read = [column for column in read if approved is None or column in approved]
     said = study.data.settings
@@ -292,4 +293,19 @@ def table_for(
     cleaned = clean_table(table, cleanup, drop=later)
     if study.data.survival is not None and study.analysis is None:
         cleaned = with_follow_up(cleaned, study.data.survival, refuse=False)
-    return replace(cleaned, aside=tuple(dict.fromkeys((*cleaned.aside, *patient))), notes=())
+    each = most_images(entry, frame)
+    return replace(cleaned, aside=tuple(dict.fromkeys((*cleaned.aside, *patient))), notes=(), images_each=each)
+
+
+def most_images(entry: DatasetEntry, frame: pd.DataFrame) -> int:
+    """How many images the patient with the most has: patients are the topmost folders of the site's own layout.
+
+    The site says the layout, so a study that drops the column, or splits by another, does not change it.
+    """
+    if entry.source != IMAGES:
+        return 1
+    default = next(one.default for one in registry.find("source", IMAGES).parameters if one.name == "layout")
+    folders = [word for word in str(entry.settings.get("layout", default)).split("/")[:-1] if word.strip() != "site"]
+    if not folders or folders[0].strip() not in frame or frame.empty:
+        return 1
+    return int(frame[folders[0].strip()].value_counts().max())

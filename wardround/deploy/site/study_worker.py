@@ -286,7 +286,9 @@ class StudyWorker:
 
     def _make(self, recipe: Recipe) -> Any:
         self.allow(recipe)
-        return private_from(recipe) if recipe.kind == KIND else make_from(in_own_cells(recipe, self.smallest_cell))
+        if recipe.kind == KIND:
+            return private_from(recipe)
+        return make_from(in_own_cells(recipe, self.smallest_cell, self.table.images_each))
 
     def _method(self, asked: Received[Any]) -> tuple[Algorithm, Transform]:
         # Each is checked by `allow`; that none was left out (a clipping, say) is checked here.

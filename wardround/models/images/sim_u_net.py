@@ -4,9 +4,15 @@ For `fed_sim`. The simulator draws ellipses on a plain ground (`simulator.py`); 
 says what a site's images look like. Images of three channels get the same value in each: colour is not simulated. With
 other algorithms the model is a U-Net that learns from real rows, and the simulator stays as it is.
 
+`variety` makes images to learn from differ more than the numbers say: every image has numbers of its own, normal around
+its style's (in the unbounded form of `simulator.py`) with this standard deviation. A simulator that matches
+averages draws images more alike than real ones, and what learns from them trusts what never varied. The fit does not
+use it.
+
 Names of arrays begin with simulator/ and segmenter/ (the U-Net that predicts).
 """
 
+import jax
 import jax.numpy as jnp
 
 from wardround.core.bounds import Count, NotNegative
@@ -29,6 +35,7 @@ def sim_u_net(
     styles: Count = 8,
     structures: Count = 16,
     dark: bool = False,
+    variety: NotNegative = 0.0,
     loss: MaskLoss = "both",
     flip: bool = False,
     turn: bool = False,
@@ -47,7 +54,12 @@ def sim_u_net(
         return {TABLE: jnp.zeros((styles, len(NAMES))), **named}
 
     def generate(params: Params, style: Array, key: Key) -> tuple[Array, Array]:
-        image, mask = simulate(jnp.asarray(params[TABLE])[style], scene, key)
+        drawing, varying = jax.random.split(key)
+        rows = jnp.asarray(params[TABLE])[style]
+        return exactly(rows + variety * jax.random.normal(varying, rows.shape), drawing)
+
+    def exactly(rows: Array, key: Key) -> tuple[Array, Array]:
+        image, mask = simulate(rows, scene, key)
         return jnp.broadcast_to(jnp.asarray(image)[..., None], (*image.shape, task.shape[2])), mask
 
     def describe(images: Array, masks: Array) -> Array:
@@ -67,6 +79,11 @@ def sim_u_net(
         predict=lambda params, x: segmenter.predict(part(params), x),
         gradient=gradient,
         generation=Generation(
-            generate=generate, styles=styles, style_table=TABLE, generator="simulator/", describe=describe
+            generate=generate,
+            styles=styles,
+            style_table=TABLE,
+            generator="simulator/",
+            describe=describe,
+            simulate=exactly,
         ),
     )

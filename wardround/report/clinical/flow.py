@@ -1,6 +1,7 @@
 """Who was included: boxes from the rows read to the rows used, and a table where rows were left out."""
 
 from wardround.report.html.markup import Html, details, join, paragraph, safe, table
+from wardround.report.unit import units_of
 from wardround.runs.clinical.patient_table import RowFlow
 from wardround.runs.run import Run
 
@@ -43,7 +44,7 @@ def flow_boxes(run: Run) -> Html:
         none = f"too few to be told of without a known {run.task.target or 'outcome'}, or none"
         aside = join(gone) or Html(f"<li>{safe(none if run.kind == 'deployed' else 'nobody left out')}</li>")
         steps.append(Html(f'<div class="step">{box(whole.read, "rows read")}<ul class="gone">{aside}</ul></div>'))
-    steps.append(Html(f'<div class="step">{box(used, f"patients used, at {hospitals}")}</div>'))
+    steps.append(Html(f'<div class="step">{box(used, f"{units_of(run)} used, at {hospitals}")}</div>'))
     parts = [
         box(sum(getattr(hospital, part) or 0 for hospital in run.hospitals), words) for part, words in PARTS.items()
     ]

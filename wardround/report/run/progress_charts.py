@@ -8,6 +8,7 @@ from wardround.report.html.charts import Chart, Spec, layout, rows_axis, span
 from wardround.report.html.markup import chart_label, plain
 from wardround.report.html.palette import PARTS, colour, with_opacity
 from wardround.report.run.score_charts import MANY
+from wardround.report.unit import units_of
 from wardround.runs.courses import Course
 from wardround.runs.result import MethodResult
 from wardround.runs.run import Run
@@ -210,10 +211,11 @@ def patients(run: Run) -> list[Chart]:
     known = [hospital for hospital in run.hospitals if hospital.patients]
     if not known:
         return []
-    return [patients_by_hospital(known)] if len(known) <= MANY else patients_spread(known)
+    units = units_of(run)
+    return [patients_by_hospital(known, units)] if len(known) <= MANY else patients_spread(known, units)
 
 
-def patients_by_hospital(hospitals: Sequence[SiteSummary]) -> Chart:
+def patients_by_hospital(hospitals: Sequence[SiteSummary], units: str) -> Chart:
     height = 96 + 30 * len(hospitals)
     traces: list[Spec] = [
         {
@@ -243,13 +245,13 @@ def patients_by_hospital(hospitals: Sequence[SiteSummary]) -> Chart:
     )
     most = max(hospital.patients for hospital in hospitals)
     return Chart(
-        title="Patients at each hospital",
-        description=f"Stacked bars of training, validation and test patients at {len(hospitals)} hospitals. The table "
+        title=f"{units.capitalize()} at each hospital",
+        description=f"Stacked bars of training, validation and test {units} at {len(hospitals)} hospitals. The table "
         "below has the numbers.",
         traces=traces,
         layout=layout(
             height,
-            x={"title": {"text": "patients"}, "range": [0, (1.3 if known else 1.05) * most]},
+            x={"title": {"text": units}, "range": [0, (1.3 if known else 1.05) * most]},
             y=rows_axis([hospital.name for hospital in hospitals]),
             barmode="stack",
         ),
@@ -257,10 +259,10 @@ def patients_by_hospital(hospitals: Sequence[SiteSummary]) -> Chart:
     )
 
 
-def patients_spread(hospitals: Sequence[SiteSummary]) -> list[Chart]:
+def patients_spread(hospitals: Sequence[SiteSummary], units: str) -> list[Chart]:
     sizes = [float(hospital.patients) for hospital in hospitals]
     shares = [hospital.prevalence for hospital in hospitals if hospital.prevalence is not None]
-    charts = [histogram("Patients per hospital", "patients", sizes)]
+    charts = [histogram(f"{units.capitalize()} per hospital", units, sizes)]
     if shares:
         charts.append(histogram("Share of patients with the outcome", "share", shares))
     return charts

@@ -8,6 +8,7 @@ from wardround.report.html.markup import chart_label, plain
 from wardround.report.html.palette import INK, QUIET, colour, mark
 from wardround.report.metric_names import MEANINGS, direction, label_of
 from wardround.report.run.summary import interval_name
+from wardround.report.unit import units_of
 from wardround.runs.result import ALL, MethodDifference
 from wardround.runs.run import Run
 from wardround.runs.scores import MetricValue
@@ -60,7 +61,7 @@ def scores_by_hospital(run: Run) -> Chart:
             for measure, place in zip(measures, places, strict=True)
             if measure.value is None
         ]
-    names = [*rows, "All hospitals, by patients"] if together else rows
+    names = [*rows, f"All hospitals, by {units_of(run)}"] if together else rows
     low, high = bounds(metric)
     reach = span(seen, floor=low, ceiling=high)
     chance = neutral_value(metric)

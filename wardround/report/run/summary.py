@@ -8,6 +8,7 @@ from wardround.report.metric_names import is_lower_better, label_of, meaning_of
 from wardround.report.run.advised_method import advice_of
 from wardround.report.run.ranking import best_at, best_overall, lead_of
 from wardround.report.run.times import horizons_named
+from wardround.report.unit import COUNTED, unit_of, units_of
 from wardround.runs.fields import mapping, total
 from wardround.runs.result import ALL, MethodResult
 from wardround.runs.run import Run
@@ -70,13 +71,13 @@ def participants(run: Run) -> Html:
         return Html("The files do not say which hospitals took part.")
     names = [safe(h.name) for h in hospitals]
     if run.kind == "site":
-        own = plural(hospitals[0].patients, "patient")
+        own = plural(hospitals[0].patients, unit_of(run))
         return Html(f"{names[0]} with its own {own}. Nothing of other hospitals' patients is known here.")
     who = Html(f"{plural(len(names), 'hospital')} took part")
     if len(names) <= NAMED:
         who = Html(f"{who} ({comma_list(names)})")
     patients = sum(h.patients for h in hospitals)
-    return Html(f"{who}, with {plural(patients, 'patient')} in total." if patients else f"{who}.")
+    return Html(f"{who}, with {plural(patients, unit_of(run))} in total." if patients else f"{who}.")
 
 
 def training(run: Run) -> Html:
@@ -268,6 +269,8 @@ def limits(run: Run) -> list[Html]:
         found.append(
             Html("A good prediction shows neither what causes the outcome nor that acting on it helps patients.")
         )
+    if unit_of(run) == "image":
+        found.append(Html(COUNTED))
     found += small_hospitals(run) + undefined_scores(run)
     if len(run.methods) == 1 and run.finished:
         found.append(Html("Only one way of training was tried, so the report cannot say whether another is better."))
@@ -291,11 +294,11 @@ def small_hospitals(run: Run) -> list[Html]:
         return []
     if len(small) <= NAMED:
         where = comma_list([Html(f"{safe(h.name)} ({h.test})") for h in small])
-        return [Html(f"Few patients were held out for testing at {where}; the scores there are uncertain.")]
+        return [Html(f"Few {units_of(run)} were held out for testing at {where}; the scores there are uncertain.")]
     return [
         Html(
-            f"At {plural(len(small), 'hospital')} fewer than {FEW} patients were held out for testing; scores there "
-            "are uncertain."
+            f"At {plural(len(small), 'hospital')} fewer than {FEW} {units_of(run)} were held out for testing; scores "
+            "there are uncertain."
         )
     ]
 

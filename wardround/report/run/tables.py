@@ -7,6 +7,7 @@ from wardround.report.html.markup import Cell, FigureCell, Html, details, join, 
 from wardround.report.metric_names import direction, label_of, meaning_of
 from wardround.report.run.ranking import best
 from wardround.report.run.summary import interval_name
+from wardround.report.unit import units_of
 from wardround.runs.fields import Json
 from wardround.runs.result import ALL, Cost, MethodDifference, MethodResult
 from wardround.runs.run import Run
@@ -65,13 +66,13 @@ def total_rows(run: Run, metric: str) -> list[Sequence[Cell]]:
         return []
     rows = []
     if any(metric in method.scores.weighted for method in run.methods):
-        name = "All hospitals, by patients"
+        name = f"All hospitals, by {units_of(run)}"
         rows.append(score_row(run, name, metric, lambda m: m.over_all(metric)))
     if any(metric in method.scores.unweighted for method in run.methods):
         name = "All hospitals, each counting the same"
         rows.append(score_row(run, name, metric, lambda m: m.scores.unweighted.get(metric, NOT_MEASURED)))
     if any(metric in method.scores.pooled for method in run.methods):
-        name = "All patients as one hospital's"
+        name = f"All {units_of(run)} as one hospital's"
         rows.append(score_row(run, name, metric, lambda m: m.scores.pooled.get(metric, NOT_MEASURED)))
     return rows
 
@@ -174,10 +175,11 @@ def patients(run: Run) -> Html:
     columns = ["Hospital", "Training", "Validation", "Test", "Total", last]
     rows = [patient_row(hospital) for hospital in run.hospitals]
     rows.append(patient_total(run.hospitals))
+    units = units_of(run).capitalize()
     if not any(h.prevalence is not None for h in run.hospitals):
         columns, rows = columns[:-1], [row[:-1] for row in rows]
-    whole = table("Patients at each hospital", columns, rows)
-    return whole if len(run.hospitals) <= OPEN else details(f"Patients of all {len(run.hospitals):,} hospitals", whole)
+    whole = table(f"{units} at each hospital", columns, rows)
+    return whole if len(run.hospitals) <= OPEN else details(f"{units} of all {len(run.hospitals):,} hospitals", whole)
 
 
 def patient_row(hospital: SiteSummary) -> list[str]:

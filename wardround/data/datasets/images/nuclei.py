@@ -5,7 +5,9 @@ are types of acquisition told from colour and size, not hospitals: three of fluo
 tissue (colour), one of bright field (grey on white, the hard one). Every fifth image of a site is for testing, and
 every fifth of the others for validation; tiles of one image stay together, though some images may be neighbouring cuts
 of one slide. A tile is made smaller by `reduce` (box filter) and its middle `size` pixels are taken; the mask is 1
-where any nucleus is. Grey tiles have three equal channels. Needs the folder nuclei_dsb2018 and the extra `images`.
+where any nucleus is. Grey tiles have three equal channels. `standardize` makes nuclei of all types bright on a dark
+ground with like contrast, tile by tile, before the middle is taken (`data/images/contrast.py`). Needs the folder
+nuclei_dsb2018 and the extra `images`.
 """
 
 from io import BytesIO
@@ -25,7 +27,9 @@ SITES = ("fluo_small", "fluo_360", "fluo_large", "histology_purple_bg", "histolo
 Pixels = np.ndarray[Any, Any]
 
 
-def nuclei(*, size: Count = 64, reduce: Count = 2, sites: tuple[str, ...] = ()) -> Federation:
+def nuclei(
+    *, size: Count = 64, reduce: Count = 2, sites: tuple[str, ...] = (), standardize: bool = False
+) -> Federation:
     """Nuclei of six types of microscopy with masks (size: side of the images, reduce: how much tiles shrink)."""
     if size > TILE // reduce or TILE % reduce:
         raise Refusal(
@@ -41,7 +45,7 @@ def nuclei(*, size: Count = 64, reduce: Count = 2, sites: tuple[str, ...] = ()) 
     made = []
     for name in sites or SITES:
         rows = table[table["site"] == name]
-        x = np.stack([tile(content, size, reduce) for content in rows["image_webp"]])
+        x = np.stack([tile(content, size, reduce, standardize) for content in rows["image_webp"]])
         y = np.stack([mask(content, size, reduce) for content in rows["label_png"]])
         part = parts_of(rows)
         made.append((name, [(x[part == number], y[part == number]) for number in range(3)]))
@@ -66,10 +70,15 @@ def opened(content: bytes) -> Any:
     return Image.open(BytesIO(content))
 
 
-def tile(content: bytes, size: int, reduce: int) -> Pixels:
+def tile(content: bytes, size: int, reduce: int, standardized: bool = False) -> Pixels:
     """The middle of a tile in three channels."""
     image = opened(content).convert("RGB")
-    return middle(np.asarray(image.reduce(reduce) if reduce > 1 else image), size)
+    pixels = np.asarray(image.reduce(reduce) if reduce > 1 else image)
+    if standardized:
+        from wardround.data.images.contrast import standardize
+
+        pixels = standardize(pixels)
+    return middle(pixels, size)
 
 
 def mask(content: bytes, size: int, reduce: int) -> Pixels:

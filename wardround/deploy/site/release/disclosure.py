@@ -53,14 +53,21 @@ def to_nearest(name: str) -> float:
 
 
 @lru_cache(maxsize=256)
-def in_own_cells(recipe: Recipe, cell: int) -> Recipe:
-    """A query or a probe that tells of no fewer patients than the site allows, whatever it was asked."""
-    if cell <= 1 or all(one.name != "smallest_cell" for one in find(recipe.kind, recipe.name).parameters):
+def in_own_cells(recipe: Recipe, cell: int, images_each: int = 1) -> Recipe:
+    """A component that tells of no fewer patients than the site allows, whatever it was asked.
+
+    `images_each` are the most images that one patient has here: where rows are images, a cell is so many times larger.
+    """
+    known = {one.name for one in find(recipe.kind, recipe.name).parameters}
+    if cell <= 1 or "smallest_cell" not in known:
         return recipe
     said, own = dict(recipe.settings), cell
     while isinstance(said.get("smallest_cell"), int) and own < said["smallest_cell"]:
         own *= 2
-    return recipe._replace(settings=tuple(sorted({**said, "smallest_cell": own}.items())))
+    said["smallest_cell"] = own
+    if "images_each" in known:
+        said["images_each"] = images_each
+    return recipe._replace(settings=tuple(sorted(said.items())))
 
 
 def coarse_losses(scores: Scores, task: Task, cell: int, offset: Offset = to_nearest) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from wardround.report.run import ground_truth
 from wardround.report.run import summary as words
 from wardround.report.run.ranking import best_overall
 from wardround.report.run.section import ReportSection
+from wardround.report.unit import units_of
 from wardround.runs.fields import total
 from wardround.runs.run import Run
 
@@ -34,13 +35,13 @@ def key_figures(run: Run) -> Html:
     if run.hospitals:
         found.append(("Hospitals", f"{len(run.hospitals):,}"))
     if patients:
-        found.append(("Patients", f"{patients:,}"))
+        found.append((units_of(run).capitalize(), f"{patients:,}"))
     leaders = best_overall(run, run.metric)
     if len(leaders) == 1:
         value = leaders[0].over_all(run.metric).value or 0.0
         reached = f"{plain(label_of(run.metric))} {numbers.score(value)}"
         if len(run.methods) == 1:
-            found.append(("Score over all patients", f"{numbers.score(value)}", plain(label_of(run.metric))))
+            found.append((f"Score over all {units_of(run)}", f"{numbers.score(value)}", plain(label_of(run.metric))))
         else:
             found.append(("Best on average", plain(leaders[0].label), reached))
     for title, amount, unit in (

@@ -1,0 +1,16 @@
+"""What one row of a study is to a reader: a patient, or an image, of which a patient may have many."""
+
+from wardround.runs.run import Run
+
+COUNTED = (
+    "Everything here counts images, also where a text says patients. A patient with many images counts as often, and "
+    "intervals take images as independent: with several images of one patient they are too narrow."
+)
+
+
+def unit_of(run: Run) -> str:
+    return "image" if run.task.kind == "segmentation" else "patient"
+
+
+def units_of(run: Run) -> str:
+    return f"{unit_of(run)}s"
