@@ -22,13 +22,13 @@ import numpy as np
 import wardround as wr
 from benchmarks.weak_data import imdb_clients
 from benchmarks.weak_federated import PLANS, Settings, chosen, follow
-from benchmarks.weak_supervision import QUESTIONS, SEEDS, STRATEGIES, mining_study
+from benchmarks.weak_supervision import QUESTIONS, REPEATS, SEEDS, STRATEGIES, mining_study, scores_of
 from wardround.api.finished_analysis import FinishedAnalysis
 from wardround.weak_supervision.function import LabelingFunction, function_from
 from wardround.weak_supervision.rule_text import function_from_text
 
 Lines = Iterator[dict[str, Any]]
-REPEATS = (0, 1, 2)
+FEW = (0, 1, 2)
 CONCENTRATIONS = (0.0, 0.1, 1.0, 10.0, np.inf)
 THRESHOLDS = (0.5, 0.6, 0.7, 0.8, 0.9)
 LOOKS = (0, 20, 40, 60)
@@ -74,8 +74,9 @@ def measure_mined(folder: Path, runs: Sequence[tuple[str, int]]) -> Lines:
             "part": "mined",
             "strategy": strategy,
             "seed": seed,
+            **scores_of(finished, "imdb"),
             "test_after_questions": found,
-            "shown": shown_rules(finished),
+            "rules": shown_rules(finished),
             "cpu_seconds": round(time.process_time() - started, 1),
         }
 
@@ -91,9 +92,9 @@ def measure_oracle(folder: Path, runs: Sequence[tuple[float, int]]) -> Lines:
 def lines_of(part: str, folder: Path) -> Lines:
     name, *said = part.split(":")
     if name == "balance":
-        return measure_balance(chosen(said, CONCENTRATIONS, REPEATS))
+        return measure_balance(chosen(said, CONCENTRATIONS, FEW))
     if name == "oracle":
-        return measure_oracle(folder, chosen(said, THRESHOLDS, REPEATS))
+        return measure_oracle(folder, chosen(said, THRESHOLDS, FEW))
     return measure_mined(folder, chosen(said, STRATEGIES, REPEATS))
 
 

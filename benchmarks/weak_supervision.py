@@ -1,9 +1,10 @@
 """Mining rules, in small: `python -m benchmarks.weak_supervision [PART...]` prints one JSON object a line.
 
 The share of useful rules among 60 shown to an oracle (accuracy 0.7 or more), by strategy: 3,000 IMDb reviews at 100
-sites, MIT-BIH beats at 48 recordings; of reviews also how often the majority of the accepted rules is right on 3,000
-others. A part is mining, or one of its runs: mining:imdb:bound:0; or whole: 100 questions on all 18,000 reviews at 600
-sites. What becomes of the rules is in `weak_figures`, training on given votes in `weak_training`.
+sites, MIT-BIH beats at 48 recordings, up to 512 shapes of any recording (mitbih) or of two at least (mitbih_shared);
+of reviews also how often the majority of the accepted rules is right on 3,000 others. A part is mining, or one of its
+runs: mining:imdb:bound:0; or whole: 100 questions on all 18,000 reviews at 600 sites. What becomes of the rules is in
+`weak_figures`, training on given votes in `weak_training`.
 """
 
 import json
@@ -18,12 +19,14 @@ import numpy as np
 import pandas as pd
 
 import wardround as wr
+from wardround.api.finished_analysis import FinishedAnalysis
 from wardround.data.folder import data_file
 from wardround.study.file import Study, parse_study
 from wardround.weak_supervision.function import function_from, votes_of
 from wardround.weak_supervision.rule_text import function_from_text
 
-DATA, STRATEGIES = ("imdb", "mitbih"), ("bound", "greedy", "random")
+DATA, STRATEGIES = ("imdb", "mitbih", "mitbih_shared"), ("bound", "greedy", "random")
+REPEATS = tuple(range(7))
 ROWS, QUESTIONS, OF_SITE = 3000, 60, 30
 WHOLE, MANY = 18_000, 100
 SEEDS = ["adorable -> positive", "witty -> positive", "stereotypical -> negative", "hated -> negative"]
@@ -37,7 +40,7 @@ def mining_study(
     reviews = {"labels": ["negative", "positive"], "column": "review", "outcome": "sentiment", "most": 2000}
     reviews |= {"frequency": [0.0, 0.5], "seeds": SEEDS}
     beats = {"labels": ["normal", "arrhythmia"], "kind": "series", "series": "beat_", "length": 144}
-    beats |= {"outcome": "rhythm", "clusters": 64, "fewest_sites": 2}
+    beats |= {"outcome": "rhythm", "clusters": 512, "fewest_sites": 2 if data == "mitbih_shared" else 1}
     words = {
         "study": {"name": "mining", "seed": seed},
         "data": {"source": "imdb_reviews", "rows": rows, "partition": {"name": "iid", "sites": rows // OF_SITE}}
@@ -70,22 +73,24 @@ def measure_mining(folder: Path, chosen: Sequence[tuple[str, str, int]]) -> Iter
     for data, strategy, seed in chosen:
         started = time.process_time()
         finished = wr.analyse(mining_study(data, strategy, seed), out=folder / f"{data}-{strategy}-{seed}")
-        numbers = finished.result.numbers
         taken = round(time.process_time() - started, 1)
-        useful = np.array([answer == "yes" for _, answer in numbers["answers"]])
-        coverage = numbers["mean_coverage"]
-        yield {
-            "part": "mining",
-            "data": data,
-            "strategy": strategy,
-            "seed": seed,
-            "useful_percent": {
-                asked: round(100 * float(useful[:asked].mean()), 1) for asked in (20, 40, 60) if asked <= len(useful)
-            },
-            "mean_coverage_percent": None if coverage is None else round(100 * coverage, 2),
-            "majority_accuracy": majority_accuracy(numbers["answers"]) if data == "imdb" else None,
-            "cpu_seconds": taken,
-        }
+        words = {"part": "mining", "data": data, "strategy": strategy, "seed": seed}
+        yield {**words, **scores_of(finished, data), "cpu_seconds": taken}
+
+
+def scores_of(finished: FinishedAnalysis, data: str) -> dict[str, Any]:
+    """Of the rules shown, how many are useful after so many questions; what they cover, and how they vote together."""
+    numbers = finished.result.numbers
+    useful = np.array([answer == "yes" for _, answer in numbers["answers"]])
+    coverage = numbers["mean_coverage"]
+    return {
+        "useful_percent": {
+            asked: round(100 * float(useful[:asked].mean()), 1) for asked in (20, 40, 60) if asked <= len(useful)
+        },
+        "shown": len(useful),
+        "mean_coverage_percent": None if coverage is None else round(100 * coverage, 2),
+        "majority_accuracy": majority_accuracy(numbers["answers"]) if data == "imdb" else None,
+    }
 
 
 def measure_whole(folder: Path, chosen: Sequence[tuple[str, int]]) -> Iterator[dict[str, Any]]:
@@ -107,9 +112,9 @@ def measure_whole(folder: Path, chosen: Sequence[tuple[str, int]]) -> Iterator[d
 def lines_of(part: str, folder: Path) -> Iterator[dict[str, Any]]:
     name, *said = part.split(":")
     if name == "whole":
-        wanted = [(strategy, seed) for seed in range(3) for strategy in STRATEGIES]
+        wanted = [(strategy, seed) for seed in REPEATS for strategy in STRATEGIES]
         return measure_whole(folder, [one for one in wanted if all(word in map(str, one) for word in said)])
-    every = [(data, strategy, seed) for data in DATA for seed in range(3) for strategy in STRATEGIES]
+    every = [(data, strategy, seed) for data in DATA for seed in REPEATS for strategy in STRATEGIES]
     return measure_mining(folder, [one for one in every if all(word in map(str, one) for word in said)])
 
 

@@ -1,11 +1,14 @@
 """Training on votes: `python -m benchmarks.weak_training [PART...]` prints one JSON object a line.
 
-A part is one of these, and words after colons choose among its runs: votes:trec, wrench:youtube:fed_avg:1.
+WRENCH's sets. A part is one of these, and words after colons choose among its runs: votes:trec, wrench:sms:fed_avg:1.
 
-votes: the majority vote with random ties on WRENCH's test texts, and Snorkel's label model where `--install` made its
-environment; where neither says anything a class is drawn. choice: WeaSEL by `scale` and `temperature`, all rows in one
-place, on WRENCH's validation texts. wrench: WeaSEL on the test texts, in one place and with FedAvg over five equal
-sites. Scores are of all texts together, not the mean over sites.
+votes: the majority vote with random ties on the test texts, and Snorkel's label model where `--install` made its
+environment; where neither says anything a class is drawn. features: what hashed words can tell at all, a logistic
+regression that sees the labels of the training texts, on the validation texts. choice: WeaSEL by settings on the
+validation texts, seed 1. wrench: WeaSEL with the settings that are best there, in one place and with FedAvg over five
+equal sites, on the test texts, at the look that was best on the validation texts and after the last: the end model,
+which sees the text; the label model, which sees the votes as Snorkel's does (a class is drawn where nobody votes); and
+both, the label model where somebody votes and else the end model.
 """
 
 import json
@@ -14,33 +17,53 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from functools import cache
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 import pandas as pd
+from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import accuracy_score, f1_score
 
-import wardround as wr
-from benchmarks.environments import ROOT, Environment
+from benchmarks.environments import ROOT, TORCH, Environment
 from benchmarks.install import install
-from wardround.api.finished_run import FinishedRun
+from benchmarks.weak_data import Clients, Rows, together
+from wardround.aggregators.weighted_mean import weighted_mean
+from wardround.algorithms.baselines.centralized import centralized
+from wardround.algorithms.fed_avg import fed_avg
+from wardround.core.contracts import Algorithm, Model, Params, Task
 from wardround.data.datasets.weak_supervision.wrench import CLASSES, vote_rules
 from wardround.data.folder import data_file
-from wardround.study.file import parse_study
+from wardround.engine.participation import random_cohort
+from wardround.engine.simulate import Simulation
+from wardround.models.weasel import weasel
+from wardround.weak_supervision.text_features import text_features
 
 SETS = ("youtube", "sms", "trec", "semeval")
-SNORKEL = Environment("snorkel", ("snorkel==0.10.0",))
-SEEDS, DRAWS, ROUNDS = (1, 2, 3), 20, 60
+SNORKEL = Environment("snorkel", (TORCH, "snorkel==0.10.0"))
+SEEDS, DRAWS, SITES = (1, 2, 3, 4, 5), 20, 5
+ROUNDS, EVERY = 120, 10
+ALGORITHMS = ("centralized", "fed_avg")
 Lines = Iterator[dict[str, Any]]
+Scores = tuple[float, float]
+"""Accuracy and F1."""
 
 
-def trained(folder: Path, seed: int, rounds: int, words: dict[str, Any]) -> FinishedRun:
-    study = {"study": {"name": "votes", "rounds": rounds, "seed": seed}, "evaluation": {"resamples": 0}, **words}
-    finished = wr.run(parse_study(study, where="votes"), out=Path(tempfile.mkdtemp(dir=folder)))
-    assert isinstance(finished, FinishedRun)
-    return finished
+class Settings(NamedTuple):
+    """What the validation texts choose, for each set."""
+
+    features: int
+    temperature: float
+    learning_rate: float
+    local_epochs: int = 1
+
+
+CENTRAL = tuple(Settings(features, heat, 0.3) for features, heat in product((512, 2048), (3.0, 10.0, 30.0)))
+FEDERATED = ((0.3, 1), (1.0, 1), (0.3, 3))
+"""Rates and local epochs of FedAvg; features and temperature are those chosen for one place."""
 
 
 def percent(value: float) -> float:
@@ -56,7 +79,7 @@ def wrench_rows(name: str, split: str) -> pd.DataFrame:
     return pd.DataFrame({"text": read["text"], "label": words[read["label"].to_numpy(np.int64)], "votes": list(votes)})
 
 
-def agreement(name: str, truth: Any, said: Any) -> tuple[float, float]:
+def agreement(name: str, truth: Any, said: Any) -> Scores:
     """Accuracy, and the F1 of spam or the mean of all classes' F1."""
     two = len(CLASSES[name]) == 2
     f1 = f1_score(truth, said, pos_label="spam") if two else f1_score(truth, said, average="macro")
@@ -82,54 +105,152 @@ def measure_votes(folder: Path, sets: Sequence[str]) -> Lines:
             subprocess.run(asked, check=True, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             beliefs["snorkel"] = np.load(folder / "beliefs.npy")
         for method, believed in beliefs.items():
-            scores = []
-            for seed in range(DRAWS):
-                lot = np.random.default_rng(seed).random(believed.shape)
-                best = np.where(np.isclose(believed, believed.max(axis=1, keepdims=True)), lot, -1).argmax(axis=1)
-                scores.append(agreement(name, truth, classes[best]))
-            accuracy, f1 = np.mean(scores, axis=0).round(1)
+            accuracy, f1 = drawn_scores(name, truth, believed)
             yield {"part": "votes", "set": name, "method": method, "accuracy": accuracy, "f1": f1}
 
 
-def wrench_run(folder: Path, name: Any, seed: int, algorithm: str, model: dict[str, Any]) -> FinishedRun:
-    words = {
-        "data": {
-            "source": "wrench",
-            "name": name,
-            "shares": [0.0, 0.0, 1.0],
-            "partition": {"name": "iid", "sites": 5},
-            "cleaning": {"rules": vote_rules(name), "texts": {"text": {"features": 512}}},
-            "preparation": {"scale": "none"},
-        },
-        "model": {"name": "weasel", **model},
-        "algorithm": {"name": algorithm, "learning_rate": 0.3, "batch_size": 64},
-    }
-    return trained(folder, seed, ROUNDS, words)
+def drawn_scores(name: str, truth: Any, beliefs: Any) -> Scores:
+    """Of the class that is believed in most, a lot among equals; the mean of the draws."""
+    classes, scores = np.array(CLASSES[name], dtype=object), []
+    equal = np.isclose(beliefs, beliefs.max(axis=1, keepdims=True))
+    for seed in range(DRAWS if equal.sum() > len(equal) else 1):
+        best = np.where(equal, np.random.default_rng(seed).random(beliefs.shape), -1).argmax(axis=1)
+        scores.append(agreement(name, truth, classes[best]))
+    accuracy, f1 = np.mean(scores, axis=0).round(1)
+    return float(accuracy), float(f1)
 
 
-def wrench_scores(finished: FinishedRun, name: str, split: str) -> dict[str, float]:
-    """Of the end model, which sees the text alone."""
-    rows = wrench_rows(name, split)
-    frame = rows[["text"]].assign(**{f"vote_{place}": None for place in range(len(rows["votes"].iloc[0]))})
-    accuracy, f1 = agreement(name, rows["label"].to_numpy(), finished.predict(frame)["label"].to_numpy())
-    return {"accuracy": accuracy, "f1": f1}
+@cache
+def texts_of(name: str, features: int) -> dict[str, Rows]:
+    """Votes and hashed words of every text, by split."""
+    found = {}
+    for split in ("train", "valid", "test"):
+        rows = wrench_rows(name, split)
+        cast = np.stack(rows["votes"].to_list()) >= 0
+        x = np.concatenate([cast, text_features(rows["text"], features=features)], axis=1).astype(np.float32)
+        found[split] = Rows(x, np.array([CLASSES[name].index(one) for one in rows["label"]], np.int32))
+    return found
 
 
-def measure_choice(folder: Path, sets: Sequence[str]) -> Lines:
-    for name in sets:
-        for scale in ("count", "root"):
-            for temperature in (1.0, 3.0, 10.0):
-                model = {"scale": scale, "temperature": temperature}
-                finished = wrench_run(folder, name, 1, "centralized", model)
-                yield {"part": "choice", "set": name, **model, **wrench_scores(finished, name, "valid")}
+def wrench_clients(name: str, features: int, seed: int) -> Clients:
+    """Training and validation texts, none with its label, dealt to five equal sites."""
+    own = texts_of(name, features)
+    x = np.concatenate([own["train"].x, own["valid"].x])
+    dealt = np.array_split(np.random.default_rng(seed).permutation(len(x)), SITES)
+    parts = {f"site-{place}": Rows(x[rows], np.full(len(rows), -1, np.int32)) for place, rows in enumerate(dealt)}
+    votes = tuple(one["label"] for one in vote_rules(name))  # type: ignore[arg-type]
+    return Clients(together(parts, CLASSES[name]), own["valid"], own["test"], votes)
 
 
-def measure_wrench(folder: Path, runs: Sequence[tuple[str, str, int]]) -> Lines:
+class Look(NamedTuple):
+    """Of the end model, the label model and both: accuracy on the validation texts, accuracy and F1 on the test's."""
+
+    round: int
+    validation: dict[str, float]
+    test: dict[str, Scores]
+
+
+def judge(name: str, clients: Clients, params: Params, predictors: Sequence[Any], done: int) -> Look:
+    found: list[dict[str, Scores]] = []
+    for rows in (clients.validation, clients.test):
+        by_text, by_votes = (np.asarray(predict(params, rows.x)) for predict in predictors)
+        voted = (rows.x[:, : len(clients.votes)] > 0).any(axis=1, keepdims=True)
+        beliefs = {"end": by_text, "label": np.where(voted, by_votes, 0.0), "both": by_votes}
+        truth = np.array(CLASSES[name], dtype=object)[rows.y]
+        found.append({kind: drawn_scores(name, truth, one) for kind, one in beliefs.items()})
+    return Look(done, {kind: one[0] for kind, one in found[0].items()}, found[1])
+
+
+class Trained(NamedTuple):
+    """A model and how it is trained; made once, so that all seeds share its compiled programs."""
+
+    model: Model
+    algorithm: Algorithm
+    predictors: tuple[Any, Any]
+
+
+@cache
+def trained_by(task: Task, votes: tuple[str, ...], algorithm: str, given: Settings) -> Trained:
+    model, by_votes = (
+        weasel(task, votes=votes, temperature=given.temperature, predict_from=one) for one in ("features", "votes")
+    )
+    said: dict[str, Any] = {"learning_rate": given.learning_rate, "local_epochs": given.local_epochs, "batch_size": 64}
+    made = centralized(model, **said) if algorithm == "centralized" else fed_avg(model, weighted_mean(), **said)
+    return Trained(model, made, (jax.jit(model.predict), jax.jit(by_votes.predict)))
+
+
+@cache
+def looks_of(name: str, algorithm: str, given: Settings, seed: int) -> tuple[list[Look], dict[str, float], float]:
+    """Every look, how far two guesses of the classes' shares are from the true ones, and CPU seconds."""
+    started, clients = time.process_time(), wrench_clients(name, given.features, seed)
+    model, made, predictors = trained_by(clients.federation.task, clients.votes, algorithm, given)
+    draw, looks = random_cohort(SITES, SITES, seed), []
+    with Simulation(clients.federation, seed=seed, largest_cohort=draw.largest) as engine:
+        progress = engine.begin(made, model.init(jax.random.key(seed)))
+        for done in range(0, ROUNDS, EVERY):
+            rounds = [(number, draw.cohort(number)) for number in range(done + 1, done + EVERY + 1)]
+            progress, _ = engine.train(made, progress, rounds)
+            looks.append(judge(name, clients, made.params(progress.server), predictors, done + EVERY))
+    by_text = np.asarray(predictors[0](made.params(progress.server), clients.test.x))
+    return looks, balances_off(clients, by_text), round(time.process_time() - started, 1)
+
+
+def balances_off(clients: Clients, by_text: Any) -> dict[str, float]:
+    """Total variation in percent from the test texts' shares: of the end model's mean prediction, and the majority's."""
+    classes, rows = clients.federation.task.classes, clients.test
+    shares = np.bincount(rows.y, minlength=len(classes)) / len(rows.y)
+    places = np.array([[vote == one for one in classes] for vote in clients.votes], float)
+    counts = rows.x[:, : len(clients.votes)] @ places
+    first = (counts == counts.max(axis=1, keepdims=True)) & (counts > 0)
+    leads = (first / np.maximum(first.sum(axis=1, keepdims=True), 1)).sum(axis=0)
+    guesses = {"end model": by_text.mean(axis=0), "majority": leads / leads.sum()}
+    return {kind: percent(np.abs(guess - shares).sum() / 2) for kind, guess in guesses.items()}
+
+
+@cache
+def choice_of(name: str, algorithm: str) -> tuple[Settings, tuple[dict[str, Any], ...]]:
+    """The settings whose end model is best on the validation texts with seed 1, and what was tried."""
+    grid = CENTRAL
+    if algorithm == "fed_avg":
+        grid = tuple(
+            choice_of(name, "centralized")[0]._replace(learning_rate=rate, local_epochs=epochs)
+            for rate, epochs in FEDERATED
+        )
+    tried = []
+    for given in grid:
+        looks, _, taken = looks_of(name, algorithm, given, 1)
+        best = best_look(looks, "end")
+        said = {"part": "choice", "set": name, "algorithm": algorithm, **given._asdict()}
+        tried.append({**said, "validation": best.validation, "round": best.round, "cpu_seconds": taken})
+    place = int(np.argmax([one["validation"]["end"] for one in tried]))
+    return grid[place], tuple(tried)
+
+
+def best_look(looks: Sequence[Look], kind: str) -> Look:
+    return max(looks, key=lambda look: look.validation[kind])
+
+
+def measure_features(sets: Sequence[str]) -> Lines:
+    for name, features in product(sets, (512, 2048, 8192)):
+        own = texts_of(name, features)
+        many = len(vote_rules(name))  # type: ignore[arg-type]
+        made = LogisticRegression(max_iter=200).fit(own["train"].x[:, many:], own["train"].y)
+        found = percent(made.score(own["valid"].x[:, many:], own["valid"].y))
+        yield {"part": "features", "set": name, "features": features, "accuracy": found}
+
+
+def measure_choice(runs: Sequence[tuple[str, str]]) -> Lines:
+    for name, algorithm in runs:
+        yield from choice_of(name, algorithm)[1]
+
+
+def measure_wrench(runs: Sequence[tuple[str, str, int]]) -> Lines:
     for name, algorithm, seed in runs:
-        started = time.process_time()
-        scores = wrench_scores(wrench_run(folder, name, seed, algorithm, {}), name, "test")
-        taken = round(time.process_time() - started, 1)
-        yield {"part": "wrench", "set": name, "algorithm": algorithm, "seed": seed, **scores, "cpu_seconds": taken}
+        given = choice_of(name, algorithm)[0]
+        looks, apart, taken = looks_of(name, algorithm, given, seed)
+        words = {"part": "wrench", "set": name, "algorithm": algorithm, "seed": seed, **given._asdict()}
+        best = {kind: best_look(looks, kind).test[kind] for kind in ("end", "label", "both")}
+        yield {**words, "test": best, "last": looks[-1].test, "balance_off": apart, "cpu_seconds": taken}
 
 
 def chosen(said: Sequence[str], *words: Sequence[Any]) -> list[Any]:
@@ -139,10 +260,13 @@ def chosen(said: Sequence[str], *words: Sequence[Any]) -> list[Any]:
 
 def lines_of(part: str, folder: Path) -> Lines:
     name, *said = part.split(":")
-    if name in ("votes", "choice"):
-        sets = [one for (one,) in chosen(said, SETS)]
-        return (measure_votes if name == "votes" else measure_choice)(folder, sets)
-    return measure_wrench(folder, chosen(said, SETS, ("centralized", "fed_avg"), SEEDS))
+    if name == "votes":
+        return measure_votes(folder, [one for (one,) in chosen(said, SETS)])
+    if name == "features":
+        return measure_features([one for (one,) in chosen(said, SETS)])
+    if name == "choice":
+        return measure_choice(chosen(said, SETS, ALGORITHMS))
+    return measure_wrench(chosen(said, SETS, ALGORITHMS, SEEDS))
 
 
 if __name__ == "__main__":
@@ -150,6 +274,6 @@ if __name__ == "__main__":
         install(SNORKEL)
         sys.exit()
     with tempfile.TemporaryDirectory() as place:
-        for part in sys.argv[1:] or ["votes", "choice", "wrench"]:
+        for part in sys.argv[1:] or ["votes", "features", "choice", "wrench"]:
             for line in lines_of(part, Path(place)):
                 print(json.dumps(line), flush=True)

@@ -165,6 +165,33 @@ def test_take_back_not_sure_and_done():
         mine(sites())
 
 
+def test_a_rule_that_is_shown_again_is_judged_by_the_rules_accepted_before_it():
+    """Taken back after a yes: its own votes are not among those that it agrees with, and the report says so too."""
+    asked_of = []
+    said = iter(["yes", "back", "yes", "done"])
+
+    def expert(asked):
+        asked_of.append(asked)
+        return next(said)
+
+    report = mine(sites(), expert)
+    assert asked_of[2] == asked_of[0]
+    own = asked_of[0].facts
+    assert 0 < own["agree_of"] < own["records"], "the two seeds fire on some of its records"
+    (row,) = report["tables"][0]["rows"]
+    assert row[report["tables"][0]["columns"].index("agreement")] == own["agree"] / own["agree_of"]
+    assert "accuracy" not in report["tables"][0]["columns"], "no label is known"
+
+
+def test_an_expert_who_takes_back_without_end_comes_to_an_end():
+    """Sites allow for two answers a question: then what stands is the result, and the report says why it is short."""
+    turn = iter(["yes", "back"] * 50)
+    report = mine(sites(), lambda asked: next(turn), questions=3)
+    assert report["numbers"]["shown"] == 1
+    assert next(turn) == "back", "after six answers and five times back"
+    assert any("ended after 6 answers, those included that were taken back" in one for one in report["words"])
+
+
 def test_sums_are_enough_and_answers_have_the_shapes_of_nobody():
     own, heard = sites(), []
     component = registry.find("analysis", "rule_mining")

@@ -120,6 +120,23 @@ def test_learns_from_votes_what_the_features_tell():
     assert majority < 0.8
 
 
+def test_predictions_from_votes_are_the_label_model_s_where_a_function_votes():
+    """A label model at zeros weighs every vote 1: two votes against one are odds of e; without a vote, the text."""
+    model, by_votes = (weasel(TASK, votes=VOTES, predict_from=one) for one in ("features", "votes"))
+    params = {
+        name: jnp.zeros_like(one) if name.startswith("label") else one for name, one in model.init(KEY).items()
+    }
+    x = np.array([[1, 1, 1, 0, 5, 5], [0, 0, 0, 0, 5, 5], [0, 0, 0, 1, -5, 5]], np.float32)
+    found, seen = np.asarray(by_votes.predict(params, x)), np.asarray(model.predict(params, x))
+    odds = np.e / (1 + np.e)
+    np.testing.assert_allclose(found[[0, 2]], [[odds, 1 - odds], [1 - odds, odds]], rtol=1e-5)
+    np.testing.assert_array_equal(found[1], seen[1])
+    majority = weasel(TASK, votes=VOTES, learn_from="majority", predict_from="votes")
+    np.testing.assert_allclose(majority.predict(model.init(KEY), x)[[0, 2]], found[[0, 2]], rtol=1e-5)
+    with pytest.raises(Refusal, match="no label model to predict with"):
+        weasel(TASK, votes=VOTES, learn_from="labels", predict_from="votes")
+
+
 @pytest.mark.parametrize("end", ["logistic", "series_cnn"])
 def test_other_end_models(end):
     task = Task((14,), ("no", "yes"))

@@ -4,8 +4,9 @@ import json
 import threading
 
 import pytest
+import typer
 
-from wardround.cli.models.label import KEYS, answer_folder, ask_at_terminal
+from wardround.cli.models.label import KEYS, TerminalExpert, answer_folder, ask_at_terminal, drawing
 from wardround.core.analysis import ExpertQuestion
 from wardround.core.errors import Refusal
 from wardround.runs.folder import RunFolder
@@ -85,20 +86,56 @@ def test_an_answer_through_the_folder(tmp_path):
         FolderExpert(tmp_path, lambda: True)(question())
 
 
+def at_terminal(monkeypatch, *said):
+    """The keys that are pressed; then the input ends, as with Ctrl-C or Ctrl-D."""
+    keys = iter(said)
+
+    def prompt(text):
+        try:
+            return next(keys)
+        except StopIteration:
+            raise typer.Abort from None
+
+    monkeypatch.setattr("typer.prompt", prompt)
+
+
 def test_at_the_terminal(monkeypatch, capsys):
-    said = iter(["what", "Y"])
-    monkeypatch.setattr("typer.prompt", lambda text: next(said))
+    at_terminal(monkeypatch, "what", "?", "back", "Y")
     template = question()._replace(facts={**question().facts, "rule": {"samples": [0.0, 1.0, 0.0]}})
     assert ask_at_terminal(template) == "yes"
     shown = capsys.readouterr().out
     assert "3 sites propose it; it fires on about 40 records (10.0 %)" in shown
-    assert "they say ill in" in shown
-    assert "90 %" in shown
+    assert "(10 records), they say ill in 90 %." in shown
     assert "█" in shown
-    monkeypatch.setattr("typer.prompt", lambda text: "q")
+    assert "'what' is no answer: y yes, n no, u not sure" in shown
+    assert "There is no answer to take back." in shown, "of the first question"
+    assert shown.count("u not sure") == 2, "for what is no answer, and for help"
+    at_terminal(monkeypatch, "unsure", "b", "nonsense", "no")
+    assert [ask_at_terminal(question(number=number)) for number in (1, 2, 3)] == ["unsure", "back", "no"]
+    assert set(KEYS.values()) == {"yes", "no", "unsure", "back", "done", "stop"}
+
+
+@pytest.mark.parametrize("keys", [("q",), ("stop",), ()], ids=["key", "word", "end of the input"])
+def test_a_stop_at_the_terminal_loses_nothing(monkeypatch, keys):
+    at_terminal(monkeypatch, *keys)
     with pytest.raises(DialogueStopped):
         ask_at_terminal(question())
-    assert set(KEYS.values()) == {"yes", "no", "unsure", "back", "done", "stop"}
+
+
+def test_what_is_asked_is_said_once_and_how_far_one_was(monkeypatch, capsys):
+    at_terminal(monkeypatch, "y", "n")
+    expert = TerminalExpert("Dr. A")
+    assert [expert(question(number=3)), expert(question(number=4))] == ["yes", "no"]
+    shown = capsys.readouterr().out
+    assert shown.count("Say yes if most records on which it fires really are of its class") == 1
+    assert "2 answers so far; you go on where you stopped." in shown
+
+
+def test_a_template_is_drawn_without_gaps():
+    """A step from 0 to 1: the bottom line up to the middle, the top line from there, and a column that joins them."""
+    lines = drawing([0.0, 0.0, 1.0, 1.0])
+    assert [line.rstrip() for line in lines] == [" " * 30 + "█" * 30, *[" " * 30 + "█"] * 7, "█" * 31]
+    assert {len(line) for line in drawing([2.0, 2.0, 2.0])} == {60}, "a flat one is a line"
 
 
 def test_a_folder_without_a_run(tmp_path):
@@ -107,3 +144,13 @@ def test_a_folder_without_a_run(tmp_path):
     folder = RunFolder.create(tmp_path / "run", resume=False)
     keep_functions(folder, {"numbers": {}})
     assert not (tmp_path / "run" / "functions.json").exists()
+
+
+def test_a_run_folder_says_whether_the_dialogue_is_over(tmp_path, capsys):
+    folder = RunFolder.create(tmp_path / "run", resume=False)
+    folder.write("manifest.json", {})
+    answer_folder(folder.path)
+    assert "the sites are at work" in capsys.readouterr().out
+    keep_functions(folder, {"numbers": {"functions": []}})
+    answer_folder(folder.path)
+    assert "The dialogue is over. Functions:" in capsys.readouterr().out

@@ -26,7 +26,7 @@ from wardround.queries.cells import in_cells
 from wardround.queries.columns import as_text
 from wardround.weak_supervision.function import LabelingFunction, votes_of
 from wardround.weak_supervision.rule_text import function_from_text
-from wardround.weak_supervision.search.dialogue import DialoguePlan, after_answer, question_of, with_sums
+from wardround.weak_supervision.search.dialogue import MOST_ANSWERS, DialoguePlan, after_answer, question_of, with_sums
 from wardround.weak_supervision.search.findings import report_of
 from wardround.weak_supervision.search.kinds import (
     BEGINNINGS,
@@ -131,7 +131,8 @@ def rule_mining(
                 where="[analysis] fewest_sites",
                 remedy="invite more sites, or lower fewest_sites",
             )
-        return {"search": search.begin(), "answers": [], "shown": None, "finished": False, "sums": None}
+        began = {"answers": [], "seen": {}, "given": 0, "shown": None, "finished": False, "sums": None}
+        return {"search": search.begin(), **began}
 
     def message(state: Tree) -> Message | None:
         if "pool" not in state:
@@ -159,6 +160,7 @@ def rule_mining(
         seeded = [item for item, one in enumerate(rules[labels[0]]) if one.words in {rule.words for rule in known}]
         return {**state, "search": searched, "pool": pool, "rules": rules, "seeded": seeded}
 
+    exchanges = MOST_ANSWERS * questions + 1
     wanted = tuple(dict.fromkeys((*search.columns, *([outcome] if outcome else []))))
     return Analysis(
         columns=wanted,
@@ -167,9 +169,9 @@ def rule_mining(
         ask=site_half.ask,
         step=step,
         report=lambda state: report_of(plan, state, known),
-        most=search.most + 2 * questions + 1,
+        most=search.most + exchanges,
         covers=lambda agreed, site: [np.ones(len(site.table), bool)],
-        kind=kind_by_word(PHASE, {SEARCH: search.most, JUDGE: 2 * questions + 1}, fixed=POOLS),
+        kind=kind_by_word(PHASE, {SEARCH: search.most, JUDGE: exchanges}, fixed=POOLS),
         alone=False,
         texts=search.texts,
         question=lambda state: question_of(plan, state),

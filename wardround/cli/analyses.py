@@ -21,6 +21,8 @@ from wardround.study.file import Study
 from wardround.workflows.analysis import AnalysisPlan, check_analysis, exchanges_in_words
 
 OUTPUT = Console()
+LONG_NAME = 30
+"""Letters from which the name of a row may be broken into lines."""
 MOST_ROWS = 40
 """Rows of a table that a terminal shows."""
 
@@ -50,12 +52,16 @@ def shown_table(one: ResultTable) -> Table:
     more = len(one.rows) - MOST_ROWS
     caption = Text(f"and {more:,} more rows in the report") if more > 0 else None
     shown = Table(title=Text(plain(one.caption)), title_justify="left", caption=caption, caption_justify="left")
+    cells = [[plain(cell(value)) for value in row] for row in one.rows[:MOST_ROWS]]
+    needed = [max(map(len, column)) for column in zip(one.columns, *cells, strict=True)]
+    # The name of a row is read whole on one line; where it would leave no room for the numbers, on several.
+    is_long = needed[0] > LONG_NAME and sum(needed) + 3 * len(needed) + 1 > OUTPUT.width
     for index, column in enumerate(one.columns):
-        # The name of a row is read whole, whatever it takes from the numbers.
-        shown.add_column(Text(plain(column)), justify="left" if index == 0 else "right", no_wrap=index == 0)
-    for row in one.rows[:MOST_ROWS]:
+        whole = (index == 0) != is_long
+        shown.add_column(Text(plain(column)), justify="left" if index == 0 else "right", no_wrap=whole)
+    for row in cells:
         # As Text, never as a string: a name such as "[red]" would be taken for a style.
-        shown.add_row(*(Text(plain(cell(value))) for value in row))
+        shown.add_row(*map(Text, row))
     return shown
 
 

@@ -192,7 +192,7 @@ def label(
         answer_folder(study, by=by)
         return
     with name_study_file(study):
-        label_command(read_study(study), out=out, resume=resume, as_json=as_json, by=by)
+        label_command(read_study(study), out=out, resume=resume, as_json=as_json, by=by, file=study)
 
 
 @app.command()

@@ -4,7 +4,8 @@ Rühling Cachay, Boecking and Dubrawski, "End-to-End Weak Supervision", NeurIPS 
 learning by leveraging siloed data", 2022, section 5.2.3. The label model weighs the functions for every row, and the
 weighted votes with the class balance give probabilities of the classes; the end model predicts from the features alone.
 Each takes the other's probabilities for the truth: the sum of both cross entropies, without a gradient through the one
-that is taken for the truth. Rows on which no function votes teach nothing. Predictions are those of the end model.
+that is taken for the truth. Rows on which no function votes teach nothing. Predictions are those of the end model; with
+`predict_from` "votes" those of the label model where a function votes, for records on which the rules are applied too.
 
 The functions' weights on a row are a softmax of the label model's outputs divided by `temperature`, times a scale. The
 paper's scale is the root of the number of functions ("root"); with many that rarely fire a vote then hardly counts, so
@@ -33,6 +34,7 @@ from wardround.models.votes import balance_of, class_places, fired, log_posterio
 EndModel = Literal["mlp", "logistic", "series_cnn"]
 LearnFrom = Literal["votes", "majority", "labels"]
 Scale = Literal["count", "root"]
+PredictFrom = Literal["features", "votes"]
 LABEL_MODEL, END_MODEL = "label_model", "end_model"
 
 
@@ -47,6 +49,7 @@ def weasel(
     end_model: EndModel = "mlp",
     end_hidden: tuple[int, ...] = (20, 20),
     learn_from: LearnFrom = "votes",
+    predict_from: PredictFrom = "features",
     l2: NotNegative = 0.0,
 ) -> Model:
     """Learns from votes of labeling functions (balance: of the classes; learn_from labels: the supervised ceiling)."""
@@ -57,6 +60,12 @@ def weasel(
             f"there are {task.shape[0]} columns and {many} of them are votes, so the end model has nothing to see",
             where="model weasel",
             remedy="give the study features beside its rules: columns, or [data.cleaning.texts]",
+        )
+    if predict_from == "votes" and learn_from == "labels":
+        raise Refusal(
+            "a model that learns from labels has no label model to predict with",
+            where="model weasel",
+            remedy='leave predict_from out, or say learn_from = "votes"',
         )
     end, labels = end_network(end_model, tuple(end_hidden), task), Perceptron(tuple(hidden), many, 0.0)
 
@@ -76,6 +85,14 @@ def weasel(
             made |= {f"{part}/{name}": array for name, array in found.items()}
         return made
 
+    def labelled_by_votes(params: Params, cast: Array, seen: Array) -> Array:
+        """(rows, classes): log probabilities by the label model."""
+        if learn_from == "majority":
+            return log_posterior(cast, jnp.ones(many), places, prior)
+        scores = apply(labels, LABEL_MODEL, params, jnp.concatenate([cast, seen], axis=1))
+        weights = (many if scale == "count" else many**0.5) * jax.nn.softmax(scores / temperature)
+        return log_posterior(cast, weights, places, prior)
+
     def row_losses(params: Params, x: Array, y: Array) -> Array:
         cast, seen = fired(x[:, :many]), x[:, many:]
         predicted = jax.nn.log_softmax(apply(end, END_MODEL, params, seen))
@@ -83,10 +100,8 @@ def weasel(
             return -jnp.sum(jax.nn.one_hot(y, len(task.classes)) * predicted, axis=1)
         voted = jnp.max(cast, axis=1)
         if learn_from == "majority":
-            return voted * cross(predicted, jnp.exp(log_posterior(cast, jnp.ones(many), places, prior)))
-        scores = apply(labels, LABEL_MODEL, params, jnp.concatenate([cast, seen], axis=1))
-        weights = (many if scale == "count" else many**0.5) * jax.nn.softmax(scores / temperature)
-        labelled = log_posterior(cast, weights, places, prior)
+            return voted * cross(predicted, jnp.exp(labelled_by_votes(params, cast, seen)))
+        labelled = labelled_by_votes(params, cast, seen)
         return voted * (cross(predicted, jnp.exp(labelled)) + cross(labelled, jnp.exp(predicted)))
 
     def loss(params: Params, batch: Batch, key: Key) -> Array:
@@ -100,7 +115,15 @@ def weasel(
         return mean + jnp.where(rows == 0, 0.0, l2 / 2) * sum(jnp.sum(jnp.square(one)) for one in weights)
 
     def predict(params: Params, x: Array) -> Array:
-        return jax.nn.softmax(apply(end, END_MODEL, params, x[:, many:]))
+        predicted = jax.nn.softmax(apply(end, END_MODEL, params, x[:, many:]))
+        if predict_from == "features":
+            return predicted
+        cast = fired(x[:, :many])
+        return jnp.where(
+            jnp.any(cast > 0, axis=1, keepdims=True),
+            jnp.exp(labelled_by_votes(params, cast, x[:, many:])),
+            predicted,
+        )
 
     return Model(init=init, loss=loss, predict=predict, gradient=jax.grad(loss))
 

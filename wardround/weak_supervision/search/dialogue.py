@@ -17,6 +17,8 @@ from wardround.weak_supervision.search.selection import Strategy, choose
 
 Values = np.ndarray[Any, Any]
 ANSWERS = ("yes", "no", "unsure", "back", "done")
+MOST_ANSWERS = 2
+"""Answers for each question, those included that are taken back; then the dialogue is over."""
 
 
 class DialoguePlan(NamedTuple):
@@ -61,10 +63,26 @@ def with_sums(plan: DialoguePlan, state: Tree, told: Tree) -> Tree:
         seed=plan.seed + len(state["answers"]),
     )
     made = {**state, "sums": sums, "shown": place, "finished": place is None}
-    if plan.oracle is None or place is None:
+    if place is None:
+        return made
+    made["seen"] = {**state["seen"], place: facts_of(plan, sums, place)}
+    if plan.oracle is None:
         return made
     accuracy = known_accuracy(plan, made, place)
     return after_answer(plan, made, "yes" if accuracy is not None and accuracy >= plan.oracle else "no")
+
+
+def facts_of(plan: DialoguePlan, sums: Tree, place: int) -> dict[str, int]:
+    """What the sites tell of a candidate by the rules accepted before it: later its own votes would be among them."""
+    item, label = divmod(place, len(plan.labels))
+    agree = sums["agree"][item]
+    return {
+        "sites": round(float(sums["sites"][item])),
+        "records": round(float(sums["covered"][item])),
+        "of": round(float(sums["rows"])),
+        "agree": round(float(agree[label])),
+        "agree_of": round(float(agree.sum())),
+    }
 
 
 def known_accuracy(plan: DialoguePlan, state: Tree, place: int) -> float | None:
@@ -86,7 +104,9 @@ def after_answer(plan: DialoguePlan, state: Tree, answer: str) -> Tree:
     if answer not in ANSWERS:
         raise Refusal(f"{answer!r} is no answer", where="expert", remedy=f"say one of {', '.join(ANSWERS)}")
     answers.append((state["shown"], answer))
-    return {**state, "answers": answers, "shown": None, "finished": len(answers) >= plan.questions}
+    given = state["given"] + 1  # each is an exchange, also one that is taken back later, and sites allow for so many
+    finished = len(answers) >= plan.questions or given >= MOST_ANSWERS * plan.questions
+    return {**state, "answers": answers, "shown": None, "finished": finished, "given": given}
 
 
 def question_of(plan: DialoguePlan, state: Tree) -> ExpertQuestion | None:
@@ -94,18 +114,8 @@ def question_of(plan: DialoguePlan, state: Tree) -> ExpertQuestion | None:
     place = state.get("shown")
     if place is None or plan.oracle is not None:
         return None
-    rule, sums = rule_of(plan, state, place), state["sums"]
-    item, label = divmod(place, len(plan.labels))
-    agree = sums["agree"][item]
-    facts = {
-        "sites": round(float(sums["sites"][item])),
-        "records": round(float(sums["covered"][item])),
-        "of": round(float(sums["rows"])),
-        "agree": round(float(agree[label])),
-        "agree_of": round(float(agree.sum())),
-        "rule": to_words(rule),
-        "label": rule.label,
-    }
+    rule = rule_of(plan, state, place)
+    facts = {**state["seen"][place], "rule": to_words(rule), "label": rule.label}
     return ExpertQuestion(
         json.dumps(to_words(rule), sort_keys=True), len(state["answers"]) + 1, plan.questions, rule.sentence, facts
     )

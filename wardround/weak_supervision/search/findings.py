@@ -8,7 +8,13 @@ from wardround.core.analysis import Findings, FoundChart, FoundTable
 from wardround.core.contracts import Report, Tree
 from wardround.core.text import counted
 from wardround.weak_supervision.function import LabelingFunction, to_words
-from wardround.weak_supervision.search.dialogue import DialoguePlan, accepted_rules, known_accuracy, rule_of
+from wardround.weak_supervision.search.dialogue import (
+    MOST_ANSWERS,
+    DialoguePlan,
+    accepted_rules,
+    known_accuracy,
+    rule_of,
+)
 
 COLUMNS = ("rule", "answer", "sites", "records", "coverage", "agreement", "accuracy")
 
@@ -19,8 +25,7 @@ def report_of(plan: DialoguePlan, state: Tree, seeds: Sequence[LabelingFunction]
     whole = max(float(sums["rows"]), 1.0) if sums is not None else 1.0
     rows: list[list[str | float | int | None]] = []
     for place, answer in answers:
-        item, label = divmod(place, len(plan.labels))
-        agree = sums["agree"][item]
+        item, seen = place // len(plan.labels), state["seen"][place]
         rows.append(
             [
                 rule_of(plan, state, place).sentence,
@@ -28,7 +33,7 @@ def report_of(plan: DialoguePlan, state: Tree, seeds: Sequence[LabelingFunction]
                 round(float(sums["sites"][item])),
                 round(float(sums["covered"][item])),
                 float(sums["covered"][item] / whole),
-                float(agree[label] / agree.sum()) if agree.sum() > 0 else None,
+                float(seen["agree"] / seen["agree_of"]) if seen["agree_of"] > 0 else None,
                 known_accuracy(plan, state, place),
             ]
         )
@@ -48,6 +53,11 @@ def report_of(plan: DialoguePlan, state: Tree, seeds: Sequence[LabelingFunction]
         for label in plan.labels
         if label not in {one.label for one in kept}
     ]
+    if len(answers) < plan.questions and state["given"] >= MOST_ANSWERS * plan.questions:
+        words.append(
+            f"The dialogue ended after {counted(state['given'], 'answer')}, those included that were taken back: the"
+            " sites answer no more."
+        )
     if not answers:
         words.append("The expert answered nothing, so there is nothing to learn from but the seeds.")
     covered = [
@@ -62,11 +72,13 @@ def report_of(plan: DialoguePlan, state: Tree, seeds: Sequence[LabelingFunction]
         "mean_coverage": float(np.mean(covered)) if covered else None,
         "answers": [[to_words(rule_of(plan, state, place)), answer] for place, answer in answers],
     }
+    known = any(row[-1] is not None for row in rows)
+    caption = "Rules that were shown (agreement: with rules accepted before"
     table = FoundTable(
         "rules",
-        "Rules that were shown (agreement: with accepted rules; accuracy: where labels are known)",
-        COLUMNS,
-        rows,
+        caption + ("; accuracy: by known labels)" if known else ")"),
+        COLUMNS if known else COLUMNS[:-1],
+        rows if known else [row[:-1] for row in rows],
     )
     return Findings(words, [table], charts_of(plan, state), numbers).report()
 
