@@ -4,8 +4,8 @@
 batch and its subtraction from the parameters. Processor time, one core for all (the process is bound to it, so neither
 library has a second thread to gain by), ways and PyTorch in turn, the median over the turns. Shapes: the LEAF network
 on 28 x 28 (batch 10), both pain networks on 215 x 215 (batch 16), the U-Net on 64 x 64 with three channels (batch 4).
-Ways: patches times a matrix (what the models do); the same with the gradient of the weights laid out as `products`
-does; XLA's own convolution with channels last and with channels first.
+Ways: what the models do (`models/convolutions.py`); patches times a matrix; XLA's own convolution as automatic
+differentiation leaves it, with channels last and with channels first.
 """
 
 import argparse
@@ -27,10 +27,9 @@ from torch import nn
 from wardround.core.contracts import Array, Batch, Model, Task
 from wardround.models import convolutions
 from wardround.models.cnn import cnn
-from wardround.models.convolutions import Margins, convolve
+from wardround.models.convolutions import Geometry, Margins, convolve
 from wardround.models.images.u_net import u_net
 from wardround.models.pain_cnn import pain_cnn
-from wardround.models.products import multiply
 
 RATE, LOOP = 1e-3, 2
 LABEL = (np.int32, np.uint8)
@@ -41,15 +40,11 @@ Step = Callable[[], None]
 # ---- the ways ----
 
 
-def with_turned_rows(x: Array, kernel: Array, stride: int, margins: Margins) -> Array:
-    """Patches times a matrix, whose gradient is the product that `products` writes."""
-    tall, wide, _, features = kernel.shape
-    x = jnp.pad(x, ((0, 0), *margins, (0, 0)))
-    height, width = (x.shape[1] - tall) // stride + 1, (x.shape[2] - wide) // stride + 1
-    x = jnp.concatenate([x[:, :, at : at + stride * (width - 1) + 1 : stride] for at in range(wide)], axis=-1)
-    x = jnp.concatenate([x[:, at : at + stride * (height - 1) + 1 : stride] for at in range(tall)], axis=-1)
-    found = multiply(x.reshape(-1, x.shape[-1]), kernel.reshape(-1, features))
-    return found.reshape(-1, height, width, features)
+def by_patches(x: Array, kernel: Array, stride: int, margins: Margins) -> Array:
+    """What the kernel sees at every place times the kernel as a matrix, left to automatic differentiation."""
+    geometry, features = Geometry(x.shape, kernel.shape, stride, margins), kernel.shape[3]
+    seen = geometry.patches(x)
+    return (seen.reshape(-1, seen.shape[-1]) @ kernel.reshape(-1, features)).reshape(geometry.outputs)
 
 
 def by_compiler(layout: str, x: Array, kernel: Array, stride: int, margins: Margins) -> Array:
@@ -62,8 +57,8 @@ def by_compiler(layout: str, x: Array, kernel: Array, stride: int, margins: Marg
 
 
 WAYS: dict[str, Callable[..., Array]] = {
-    "patches": convolve,
-    "patches, turned": with_turned_rows,
+    "ours": convolve,
+    "patches": by_patches,
     "XLA, channels last": partial(by_compiler, "NHWC"),
     "XLA, channels first": partial(by_compiler, "NCHW"),
 }

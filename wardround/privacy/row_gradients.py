@@ -279,6 +279,12 @@ class _Walk:
             contracted, against = (left, right) if first else (right, left)
             self.places.append(Product(only.name, only.view, first, tuple(contracted), tuple(against)))
             self.inputs.append(other)
+        elif name == "convolve" and of[0] is None and not only.repeats:
+            # As a product: what the kernel sees at every place, with the kernel as a matrix.
+            geometry, view = step.params["geometry"], only.view
+            as_matrix = Product(only.name, lambda p: view(p).reshape(-1, geometry.kernel[3]), True, (3,), (0,))
+            self.places.append(as_matrix)
+            self.inputs.append(geometry.patches(other))
         else:
             raise UnsupportedUse
         self.outputs.append((jnp.shape(result), result.dtype))

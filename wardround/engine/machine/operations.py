@@ -57,6 +57,8 @@ def _count(jaxpr: Any) -> int:
             kernel, places = step.invars[1].aval.shape, step.params["dimension_numbers"].rhs_spec
             window = int(np.prod(kernel)) // int(kernel[places[0]])
             total += 2 * window * int(np.prod(step.outvars[0].aval.shape))
+        # Convolutions of the models here, and their slopes, say it themselves.
+        total += getattr(step.params.get("geometry"), "operations", 0)
         if step.primitive.name == "dot_general":
             (contracted, _), _ = step.params["dimension_numbers"]
             summed = int(np.prod([step.invars[0].aval.shape[axis] for axis in contracted]))
