@@ -61,7 +61,7 @@ class Settings(NamedTuple):
     local_epochs: int = 1
 
 
-CENTRAL = tuple(Settings(features, heat, 0.3) for features, heat in product((512, 2048), (3.0, 10.0, 30.0)))
+CENTRAL = tuple(Settings(features, heat, 0.3) for features, heat in product((512, 2048), (3.0, 10.0)))
 FEDERATED = ((0.3, 1), (1.0, 1), (0.3, 3))
 """Rates and local epochs of FedAvg; features and temperature are those chosen for one place."""
 
