@@ -46,10 +46,10 @@ class Plan(NamedTuple):
 PLANS = {
     "imdb": Plan(240, 50, 24, "mlp"),
     "mitbih": Plan(40, 36, 4, "mlp"),
-    "mitbih_cnn": Plan(30, 36, 3, "series_cnn"),
+    "mitbih_cnn": Plan(120, 36, 6, "series_cnn"),
 }
-IN_ONE_PLACE = {"imdb": Plan(48, 1, 4, "mlp")}
-"""A round of all rows is ten rounds of a tenth of the clients."""
+IN_ONE_PLACE = {"imdb": Plan(48, 1, 4, "mlp"), "mitbih_cnn": Plan(30, 1, 3, "series_cnn")}
+"""A round of all rows is ten rounds of a tenth of the clients; 90 steps, where one of records has three at each."""
 
 
 class Settings(NamedTuple):
@@ -78,7 +78,13 @@ GRIDS: dict[str, dict[str, tuple[Settings, ...]]] = {
         "supervised": (Settings(1.0),),
     },
     "mitbih": OF_RECORDS,
-    "mitbih_cnn": OF_RECORDS,
+    "mitbih_cnn": {
+        "centralized": (Settings(0.03), Settings(0.1)),
+        "fed_avg": (Settings(0.3), Settings(1.0)),
+        "fed_prox": (Settings(0.3, mu=0.1),),
+        "fed_adam": (Settings(0.1, server_learning_rate=0.01),),
+        "supervised": (Settings(0.3),),
+    },
 }
 """What the validation rows choose among."""
 

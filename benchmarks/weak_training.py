@@ -61,7 +61,7 @@ class Settings(NamedTuple):
     local_epochs: int = 1
 
 
-CENTRAL = tuple(Settings(features, heat, 0.3) for features, heat in product((512, 2048), (3.0, 10.0, 30.0)))
+CENTRAL = tuple(Settings(features, heat, 0.3) for features, heat in product((512, 2048), (3.0, 10.0)))
 FEDERATED = ((0.3, 1), (1.0, 1), (0.3, 3))
 """Rates and local epochs of FedAvg; features and temperature are those chosen for one place."""
 
@@ -196,7 +196,7 @@ def looks_of(name: str, algorithm: str, given: Settings, seed: int) -> tuple[lis
 
 
 def balances_off(clients: Clients, by_text: Any) -> dict[str, float]:
-    """Total variation in percent from the test texts' shares: of the end model's mean prediction, and the majority's."""
+    """Total variation in percent from the test texts' shares: the end model's mean prediction, and the majority."""
     classes, rows = clients.federation.task.classes, clients.test
     shares = np.bincount(rows.y, minlength=len(classes)) / len(rows.y)
     places = np.array([[vote == one for one in classes] for vote in clients.votes], float)

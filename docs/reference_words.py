@@ -111,6 +111,7 @@ SETTING_MEANINGS: Mapping[str, str] = {
     "policy.toml.packages_denied": "Packages whose components may not run.",
     "policy.toml.columns": "Columns that studies may read; patterns such as `lab_*` work.",
     "policy.toml.columns_denied": "Columns that none may read.",
+    "policy.toml.words_denied": "Words of free text that no analysis hears of, such as names.",
     "policy.toml.smallest_cell": "Nothing is told about fewer patients than this.",
     "data.toml.source": "One of the [sources](sources.md); further keys are its settings.",
 }

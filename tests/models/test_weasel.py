@@ -132,7 +132,7 @@ def test_predictions_from_votes_are_the_label_model_s_where_a_function_votes():
     np.testing.assert_allclose(found[[0, 2]], [[odds, 1 - odds], [1 - odds, odds]], rtol=1e-5)
     np.testing.assert_array_equal(found[1], seen[1])
     majority = weasel(TASK, votes=VOTES, learn_from="majority", predict_from="votes")
-    np.testing.assert_allclose(majority.predict(model.init(KEY), x)[[0, 2]], found[[0, 2]], rtol=1e-5)
+    np.testing.assert_allclose(np.asarray(majority.predict(params, x))[[0, 2]], found[[0, 2]], rtol=1e-5)
     with pytest.raises(Refusal, match="no label model to predict with"):
         weasel(TASK, votes=VOTES, learn_from="labels", predict_from="votes")
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from wardround.privacy.noised_sums import gaussian_numbers, noise_key, with_gaussian_noise
+from wardround.privacy.noised_sums import gaussian_numbers, noise_key, with_gaussian_noise, with_lasting_noise
 
 
 def test_the_numbers_are_standard_normal() -> None:
@@ -27,3 +27,21 @@ def test_noised_numbers_lie_on_a_grid_and_no_noise_changes_nothing() -> None:
     np.testing.assert_array_equal(with_gaussian_noise(np.array([1.25]), 0.0, b""), [1.25])
     many = np.array([with_gaussian_noise(np.zeros(100), 5.0, noise_key(seed))[:2] for seed in range(2000)])
     assert many.std() == pytest.approx(5.0, rel=0.05)
+
+
+@pytest.mark.parametrize("seed", [None, 7])
+def test_the_same_value_at_the_same_place_keeps_its_noise(seed) -> None:
+    """So a mean over many answers is no better than one; another value, place or word has noise of its own."""
+    counts = np.repeat([0.0, 10.0, 20.0, 30.0], 500)
+    told = with_lasting_noise(counts, 5.0, seed, "covered")
+    np.testing.assert_array_equal(with_lasting_noise(counts, 5.0, seed, "covered"), told)
+    noise = told - counts
+    assert np.std(noise) == pytest.approx(5.0, rel=0.1), "its error over 2,000 numbers is 1.6 %"
+    changed = counts.copy()
+    changed[0] = 10.0
+    again = with_lasting_noise(changed, 5.0, seed, "covered")
+    np.testing.assert_array_equal(again[1:], told[1:])
+    assert abs((again[0] - 10.0) - noise[0]) > 1e-6
+    other = with_lasting_noise(counts, 5.0, seed, "known") - counts
+    assert abs(np.corrcoef(noise, other)[0, 1]) < 0.1, "0.022 is the error of none"
+    np.testing.assert_array_equal(with_lasting_noise(counts, 0.0, seed, "covered"), counts)

@@ -74,9 +74,17 @@ def test_an_answer_through_the_folder(tmp_path):
     thread.start()
     while waiting_question(tmp_path) is None:
         pass
+    inbox = tmp_path / "question.json.answer"
     give_answer(tmp_path, question("other"), "no")  # about something else: not heard
-    while (tmp_path / "question.json.answer").exists():
+    while inbox.exists():
         pass
+    for by_hand in ("yes", "[]", '{"question": "a", "answer": "perhaps"}'):
+        inbox.write_text(by_hand)
+        while inbox.exists():
+            pass
+    while "problem" not in (waiting := json.loads((tmp_path / "question.json").read_text())):
+        pass
+    assert waiting["problem"].startswith("the last answer was not heard")
     give_answer(tmp_path, waiting_question(tmp_path), "yes", "Dr. C")
     thread.join(5)
     assert found == ["yes"]

@@ -8,6 +8,7 @@ shown. Needs sums alone, so a secure sum hides every site's part; a rule that fe
 shown to nobody. Costs one exchange for each question, and about twenty before the first.
 """
 
+import hashlib
 import zlib
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -21,7 +22,7 @@ from wardround.core.components.recipes import recorded
 from wardround.core.components.terms import Extent, Settings, Terms
 from wardround.core.contracts import Message, Site, Tree
 from wardround.core.errors import Refusal
-from wardround.privacy.noised_sums import noise_key, with_gaussian_noise
+from wardround.privacy.noised_sums import with_lasting_noise
 from wardround.queries.cells import in_cells
 from wardround.queries.columns import as_text
 from wardround.weak_supervision.function import LabelingFunction, votes_of
@@ -33,6 +34,8 @@ from wardround.weak_supervision.search.kinds import (
     CandidateSearch,
     cut_search,
     refuse_empty,
+    refuse_impossible,
+    refuse_words,
     shape_search,
     word_search,
 )
@@ -111,7 +114,7 @@ def rule_mining(
 ) -> Analysis:
     """Labeling functions that several sites propose and an expert accepts (participants: so many a question)."""
     refuse_settings(labels, kind, column, series, length, columns, frequency, expert, outcome)
-    refuse_exposure(letters, participants, smallest_cell)
+    refuse_exposure(letters, participants, smallest_cell, fewest_sites)
     low, high = frequency
     search = {
         "words": lambda: word_search(column, low, high, smallest_cell, fewest_sites, most, letters, denied),
@@ -132,7 +135,7 @@ def rule_mining(
                 remedy="invite more sites, or lower fewest_sites",
             )
         began = {"answers": [], "seen": {}, "given": 0, "shown": None, "finished": False, "sums": None}
-        return {"search": search.begin(), **began}
+        return {"search": search.begin(), "taking_part": len(agreed.sites), **began}
 
     def message(state: Tree) -> Message | None:
         if "pool" not in state:
@@ -149,6 +152,7 @@ def rule_mining(
         return Message({**pool, "judged": filled, "number": number}, ((PHASE, JUDGE),))
 
     def step(state: Tree, told: Message) -> Tree:
+        refuse_impossible(told.arrays, state["taking_part"])
         if "pool" in state:
             return with_sums(plan, state, told.arrays)
         searched = search.step(state["search"], told.arrays)
@@ -292,12 +296,17 @@ class SiteHalf:
         return found
 
     def add(self, found: dict[str, Any], name: str, own: OwnVotes, counts: Any, site: Site, asked: Message) -> None:
-        """Counts of the candidates that a site proposes, in whole cells, and noised where the study asks for it."""
+        """Counts of the candidates that a site proposes, in whole cells, and noised where the study asks for it.
+
+        Most of them are the same in every exchange, so their noise is, too: a mean over the dialogue tells no more.
+        """
         whole = np.zeros(found[name].shape)
         whole[own.places[own.proposed]] = in_cells(np.asarray(counts, np.float64), self.cell)
         if self.noise:
-            key = noise_key(self.noise_seed, name, site.name, str(int(asked.arrays["number"])))
-            whole = with_gaussian_noise(whole, self.noise, key)
+            pool = hashlib.sha256(
+                b"".join(np.asarray(asked.arrays[one]).tobytes() for one in POOLS if one in asked.arrays)
+            )
+            whole = with_lasting_noise(whole, self.noise, self.noise_seed, name, site.name, pool.hexdigest())
         found[name] += whole
 
     def alone(self, votes: Any, labels: Any, answers: Any) -> Any:
@@ -319,14 +328,9 @@ def judged_votes(own: OwnVotes, judged: Any) -> Any:
     return np.concatenate([own.seeded, fired], axis=1)
 
 
-def refuse_exposure(letters: str, participants: int, cell: int) -> None:
+def refuse_exposure(letters: str, participants: int, cell: int, fewest: int) -> None:
     """Settings under which a site would tell more than whoever approves reads."""
-    if any(one.isdigit() for one in letters):
-        raise Refusal(
-            "words with digits may be numbers of patients, so none is spoken of",
-            where="[analysis] letters",
-            remedy="leave digits out",
-        )
+    refuse_words(letters, cell, fewest)
     if participants and cell > 1:
         # Whom a question is drawn to follows from the question: two sums that differ by one site are that site.
         raise Refusal(

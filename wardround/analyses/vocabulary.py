@@ -19,7 +19,13 @@ from wardround.core.errors import Refusal
 from wardround.core.text import counted
 from wardround.privacy.noised_sums import noise_key, with_gaussian_noise
 from wardround.queries.cells import in_cells
-from wardround.weak_supervision.search.kinds import BEGINNINGS, refuse_empty, word_search
+from wardround.weak_supervision.search.kinds import (
+    BEGINNINGS,
+    refuse_empty,
+    refuse_impossible,
+    refuse_words,
+    word_search,
+)
 from wardround.weak_supervision.search.words import LETTERS, from_codes
 from wardround.weak_supervision.tokens import has_words, texts_of
 
@@ -60,12 +66,7 @@ def vocabulary(
     """Words that enough sites have with their document frequencies, as weights for TF-IDF."""
     if len(frequency) != 2 or not 0 <= frequency[0] < frequency[1] <= 1:
         raise Refusal("frequency should be two shares in order", where="[analysis]", remedy="say [0.01, 0.5]")
-    if any(one.isdigit() for one in letters):
-        raise Refusal(
-            "words with digits may be numbers of patients, so none is spoken of",
-            where="[analysis] letters",
-            remedy="leave digits out",
-        )
+    refuse_words(letters, smallest_cell, fewest_sites)
     low, high = frequency
     search = word_search(column, low, high, smallest_cell, fewest_sites, most, letters, denied)
 
@@ -76,7 +77,7 @@ def vocabulary(
                 where="[analysis] fewest_sites",
                 remedy="invite more sites, or lower fewest_sites",
             )
-        return {"search": search.begin()}
+        return {"search": search.begin(), "taking_part": len(agreed.sites)}
 
     def message(state: Tree) -> Message | None:
         if "documents" in state:
@@ -104,12 +105,13 @@ def vocabulary(
     def step(state: Tree, told: Message) -> Tree:
         if "words" in state:
             return {**state, **{key: np.asarray(value, float) for key, value in told.arrays.items()}}
+        refuse_impossible(told.arrays, state["taking_part"])
         searched = search.step(state["search"], told.arrays)
         if search.question(searched) is not None:
-            return {"search": searched}
+            return {**state, "search": searched}
         pool = search.pool(searched)
         refuse_empty(pool, fewest_sites)
-        return {"search": searched, "words": pool["words"]}
+        return {**state, "search": searched, "words": pool["words"]}
 
     return Analysis(
         columns=(column,),

@@ -18,6 +18,8 @@ from wardround.privacy.secure_sum.masks import stream
 
 Numbers = np.ndarray[Any, Any]
 FINE = 2.0**-20
+LASTING = os.urandom(32)
+"""Known to this process alone."""
 
 
 def noise_key(seed: int | None, *words: str) -> bytes:
@@ -42,3 +44,20 @@ def with_gaussian_noise(values: Numbers, deviation: float, key: bytes) -> Number
     step = 2.0 ** math.floor(math.log2(deviation * FINE))
     noise = deviation * gaussian_numbers(exact.size, key).reshape(exact.shape)
     return np.asarray(np.round((exact + noise) / step) * step)
+
+
+def with_lasting_noise(values: Numbers, deviation: float, seed: int | None, *words: str) -> Numbers:
+    """For numbers that are told again and again: the same value at the same place has the same noise.
+
+    Noise that is drawn anew each time is gone from the mean of many answers. `words` say what is told; where a value
+    changes, its noise is independent of the one before.
+    """
+    exact = np.asarray(values, np.float64)
+    if not deviation > 0:
+        return exact
+    found = np.empty_like(exact)
+    for value in np.unique(exact):
+        said = json.dumps([seed, *words, float(value)]).encode()
+        key = hashlib.sha256((LASTING if seed is None else b"") + said).digest()
+        found = np.where(exact == value, with_gaussian_noise(exact, deviation, key), found)
+    return np.asarray(found)

@@ -40,7 +40,7 @@ from wardround.study.data_rules import (
 from wardround.study.file import CleaningSection, DataSection, Named, ParticipationSection, Settings, Study
 from wardround.study.methods import Method, asking_site, site_settings
 from wardround.study.release_noise import statistics_noise, statistics_steps
-from wardround.study.sections.votes import model_said
+from wardround.study.sections.votes import model_said, vote_notes
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ def load_setting(
         return array_setting(raw, partition, seed, data, fold, dealt_by)
     on_rows(raw)
     refuse_unknown_units(study, (str(name) for frame in raw.sites.values() for name in frame.columns))
-    inspects = seed == study.study.seed and not fold
+    voted, inspects = vote_notes(study, raw), seed == study.study.seed and not fold
     found = inspect_table(study, raw) if inspects else []
     loaded = load(
         raw,
@@ -118,7 +118,7 @@ def load_setting(
     )
     found += find_in_rows(loaded) if inspects else []
     # Exact figures of a private study's patients are for whoever has the rows, not for its report.
-    told = [one.note for one in found] if study.privacy is None else []
+    told = [*voted, *(one.note for one in found)] if study.privacy is None else []
     classes = loaded.federation.task.classes
     images = loaded.preparation.image is not None
     positive = classes.index(loaded.table.positive) if loaded.table.positive in classes else max(0, len(classes) - 1)

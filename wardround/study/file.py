@@ -155,10 +155,12 @@ def read_study(path: Path) -> Study:
                 data[key] = str((path.parent / Path(data[key]).expanduser()).resolve())
         cleaning = data.get("cleaning") if isinstance(data, dict) else None
         if isinstance(cleaning, dict) and isinstance(cleaning.get("rules"), str):
-            from wardround.weak_supervision.function_file import function_words  # loads pandas
+            from wardround.weak_supervision.function import to_words
+            from wardround.weak_supervision.function_file import read_functions  # loads pandas
 
             # The functions become words of the study: it is read elsewhere, where there is no such file.
-            cleaning["rules"] = function_words((path.parent / Path(cleaning["rules"]).expanduser()).resolve())
+            file = (path.parent / Path(cleaning["rules"]).expanduser()).resolve()
+            cleaning["rules"] = [to_words(one) for one in read_functions(file)]
     explain = content.get("explain")
     files = explain.get("files") if isinstance(explain, dict) else None
     if isinstance(explain, dict) and isinstance(files, dict):

@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from wardround.core.analysis import ExpertQuestion
 from wardround.core.contracts import Report
@@ -76,14 +77,25 @@ class FolderExpert:
         write_whole(waiting, json.dumps({**words, "facts": dict(asked.facts)}).encode())
         while not self.is_stopped():
             if inbox.exists():
-                told = json.loads(inbox.read_text(encoding="utf-8"))
+                told = read_answer(inbox)
                 inbox.unlink()
                 if told.get("question") == asked.key and told.get("answer") in ANSWERS:
                     waiting.unlink()
                     self.by = str(told.get("by", UNNAMED))
                     return str(told["answer"])
+                problem = f"the last answer was not heard: say the question's key, and one of {', '.join(ANSWERS)}"
+                write_whole(waiting, json.dumps({**words, "facts": dict(asked.facts), "problem": problem}).encode())
             time.sleep(self.pause)
         raise DialogueStopped
+
+
+def read_answer(path: Path) -> dict[str, Any]:
+    """What somebody wrote, perhaps by hand; nothing where it is no answer at all."""
+    try:
+        told = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return told if isinstance(told, dict) else {}
 
 
 def waiting_question(folder: Path) -> ExpertQuestion | None:

@@ -12,6 +12,7 @@ from wardround.analyses.rule_mining import SiteHalf, rule_mining
 from wardround.core.analysis import Agreed, AgreedColumn
 from wardround.core.contracts import Message, Site
 from wardround.core.errors import Refusal
+from wardround.data.table import Table
 from wardround.deploy.coordinator.analyses import conduct
 from wardround.deploy.coordinator.engine import Deployment
 from wardround.deploy.coordinator.events import ignore
@@ -19,16 +20,18 @@ from wardround.deploy.coordinator.gather import Gatherer
 from wardround.deploy.coordinator.studies.offers import gather_approvals
 from wardround.deploy.coordinator.studies.submission import Submission, policy_of
 from wardround.deploy.demo import PURPOSE
+from wardround.deploy.protocol.requests import AgreeColumns
 from wardround.deploy.site.analyses.asked_questions import remember_question
 from wardround.deploy.site.analyses.releases import analysis_releases
-from wardround.deploy.site.analyses.worker import checked_answer
+from wardround.deploy.site.analyses.worker import AnalysisWorker, checked_answer
 from wardround.deploy.site.policy_file import set_policy
 from wardround.runs.folder import RunFolder
 from wardround.study import assemble
+from wardround.study.analyses.analysis import analysis_recipe
 from wardround.study.file import parse_study
 from wardround.weak_supervision.search import shapes
 from wardround.weak_supervision.search.vote_groups import as_groups, differences
-from wardround.weak_supervision.search.words import LETTERS, own_words
+from wardround.weak_supervision.search.words import LETTERS, from_codes, longer_ones, own_words, to_codes
 from wardround.weak_supervision.series import squared_distances, z_normalised
 
 COLUMNS = ("age", *(f"sign_{number}" for number in range(12)))
@@ -221,3 +224,120 @@ def test_names_in_capitals_at_the_start_or_denied_in_another_form_are_not_spoken
     found = own_words(texts, 0.0, 1.0, 10, LETTERS, ["HIV", "Therapy of Hara"])
     assert {"pain", "slept", "well", "ward"} <= found
     assert not found & {"meyer", "kowalski", "hiv", "therapy", "patient", "o'hara", "o'hara's"}
+
+
+def notes(*texts, rows=60):
+    return pd.DataFrame({"note": [texts[place % len(texts)] for place in range(rows)]})
+
+
+def searched(analysis, agreed, answers_of):
+    """The pool that an honest coordinator comes to, from what the sites answer."""
+    state = analysis.begin(agreed)
+    while "pool" not in state:
+        asked = analysis.message(state)
+        told = [answers_of(place, analysis.ask(agreed, asked, site).arrays, asked) for place, site in enumerate(SITES)]
+        state = analysis.step(state, Message({"sites": np.sum(told, axis=0)}))
+    return from_codes(state["pool"]["words"])
+
+
+SITES = [
+    Site(f"site-{place}", notes("pain and fever", "pain again", *own))
+    for place, own in enumerate((["rare zoonosis"], [], [], []))
+]
+MINING = {"labels": ("x", "y"), "column": "note", "smallest_cell": 10, "fewest_sites": 3, "frequency": (0.0, 1.0)}
+
+
+def test_a_site_that_claims_to_be_three_is_found_out():
+    """Its lie would lift every word that one other site has to three sites, and show it to all: counts end at four."""
+    analysis = rule_mining(**MINING)
+    agreed = Agreed(tuple(site.name for site in SITES), {"note": AgreedColumn("text")})
+    honest = searched(analysis, agreed, lambda place, told, asked: told["sites"])
+    assert "pain" in honest
+    assert "zoonosis" not in honest
+    for lie in (2.0, -9.0):
+        with pytest.raises(Refusal, match="propose a rule, and 4 take part: the answer of one of them is not true"):
+            searched(analysis, agreed, lambda place, told, asked, lie=lie: told["sites"] + lie * (place == 3))
+
+
+def test_what_a_site_can_still_learn_that_lies_about_one_word():
+    """Left, and said in the promises: two votes too many along one rare word stay below the number of sites."""
+
+    def lie(place, told, asked):
+        found = told["sites"].copy()
+        if place == 3:
+            beginnings = from_codes(asked.arrays["beginnings"])
+            for row, letter in longer_ones(["zoonosis"], {one: row for row, one in enumerate(beginnings)}, LETTERS):
+                found[row, letter] += 2.0
+        return found
+
+    agreed = Agreed(tuple(site.name for site in SITES), {"note": AgreedColumn("text")})
+    assert "zoonosis" in searched(rule_mining(**MINING), agreed, lie)
+
+
+def test_a_study_that_shows_what_one_site_has_is_not_approved():
+    for name in ("rule_mining", "vocabulary"):
+        given = {"labels": ["x", "y"]} if name == "rule_mining" else {}
+        study = study_of().model_dump(exclude_unset=True)
+        study["analysis"] = {"name": name, "column": "note", "fewest_sites": 1, **given}
+        with pytest.raises(Refusal, match="What one site alone has would be shown to everybody"):
+            analysis_releases(parse_study(study, where="test"), {"note": "text"}, 10)
+
+
+def test_words_of_a_request_do_not_change_what_a_site_holds_back():
+    """The cell and the number of sites are those of the approved study, whatever stands beside the arrays."""
+    analysis = rule_mining(**MINING, questions=6)
+    agreed = Agreed(tuple(site.name for site in SITES), {"note": AgreedColumn("text")})
+    arrays = {"pool/words": to_codes(["pain", "zoonosis"]), "judged": np.full((6, 2), -1.0), "number": np.array(0.0)}
+    few = Site("few", notes("pain", *["fever"] * 9))
+    asked = Message(arrays, (("phase", "judge"),))
+    lying = Message(
+        {**arrays, "smallest_cell": np.array(1.0), "fewest_sites": np.array(1.0)},
+        (("phase", "judge"), ("fewest_sites", "1"), ("smallest_cell", "1")),
+    )
+    for name, told in analysis.ask(agreed, asked, few).arrays.items():
+        np.testing.assert_array_equal(analysis.ask(agreed, lying, few).arrays[name], told)
+        assert name == "rows" or not told.any(), "six notes have pain, fewer than a cell"
+
+
+def test_noise_is_not_gone_from_the_mean_of_a_dialogue():
+    """Counts that stay the same have the same noise in all exchanges, whatever was judged in between."""
+    analysis = rule_mining(**MINING, questions=6, noise=20.0)
+    agreed = Agreed(tuple(site.name for site in SITES), {"note": AgreedColumn("text")})
+
+    def told(*judged):
+        filled = np.full((6, 2), -1.0)
+        filled[: len(judged)] = np.reshape(judged, (-1, 2))
+        arrays = {"pool/words": to_codes(["fever", "pain"]), "judged": filled, "number": np.array(float(len(judged)))}
+        return analysis.ask(agreed, Message(arrays, (("phase", "judge"),)), SITES[1]).arrays
+
+    every = [told(*[(0, 1.0)] * many)["covered"] for many in range(6)]
+    assert np.abs(every[0] - [30, 60]).max() > 0.1
+    for one in every[1:]:
+        np.testing.assert_array_equal(one, every[0])
+
+
+def test_a_site_denies_names_of_its_own_without_telling_anybody(tmp_path):
+    """The policy's words_denied, as it stands now: a name in texts without capitals is in no answer."""
+    study = study_of(kind="words", column="note", columns=[], transforms=())
+    frame = notes("seen by meyer", "meyer's walk", "pain")
+    denied = []
+    worker = AnalysisWorker.start(
+        site="bo",
+        study=study,
+        table=Table({"bo": frame}, None, "notes"),
+        folder=tmp_path / "study" / "bo",
+        allow=lambda recipe: None,
+        smallest_cell=10,
+        words_denied=lambda: tuple(denied),
+    )
+    (tmp_path / "study" / "bo").mkdir(parents=True)
+    worker._take(AgreeColumns({"note": "text"}, {}, list(NAMES)))
+    recipe = analysis_recipe(study)
+
+    def asked(beginnings):
+        message = Message({"beginnings": to_codes(beginnings)}, (("phase", "search"),))
+        return worker.answer(recipe, message, 1, "request").arrays["sites"]
+
+    assert asked(["meye", "pai"]).sum(axis=1).tolist() == [1, 1], "one in three notes each"
+    denied.append("Meyer")
+    assert asked(["meye", "pai", "see"]).sum(axis=1).tolist() == [0, 1, 1]

@@ -199,6 +199,11 @@ class HomeAccess:
     def smallest_sum(self, study: str) -> int:
         return self._while_unchanged(study, "smallest sum", lambda: read_policy(self.home.policy_path).smallest_sum)
 
+    def words_denied(self, study: str) -> tuple[str, ...]:
+        return self._while_unchanged(
+            study, "words denied", lambda: tuple(read_policy(self.home.policy_path).words_denied)
+        )
+
     def answer_about_itself(self, topic: str, header: Mapping[str, Any]) -> dict[str, Any]:
         return answer_about_itself(self.home, topic, header)
 

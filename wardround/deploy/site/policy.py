@@ -55,6 +55,8 @@ class Policy(SettingsFile):
     packages_denied: list[Versions] = Field(default_factory=list)
     columns: list[str] = Field(default_factory=list)
     columns_denied: list[str] = Field(default_factory=list)
+    words_denied: list[str] = Field(default_factory=list)
+    """Words of free text that no analysis hears of: names of patients and of staff."""
     smallest_cell: int = Field(default=SMALLEST_CELL, ge=1)
     smallest_difference: int = Field(default=SMALLEST_CELL, ge=1)
     """Two studies of one dataset may treat so many patients differently, or none; 1 allows any."""

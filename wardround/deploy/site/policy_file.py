@@ -36,6 +36,10 @@ packages_denied = {packages_denied}
 columns = {columns}
 columns_denied = {columns_denied}
 
+# Words of free text that no analysis hears of, in whatever case and as genitives: names of patients and of staff. The
+# list stays here.
+words_denied = {words_denied}
+
 # Nothing is reported about fewer patients than this.
 smallest_cell = {smallest_cell}
 

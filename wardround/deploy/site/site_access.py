@@ -62,6 +62,10 @@ class SiteAccess(Protocol):
         """Of how many sites a sum without noise must be at least."""
         ...
 
+    def words_denied(self, study: str) -> tuple[str, ...]:
+        """Words of free text that no analysis hears of."""
+        ...
+
     def answer_about_itself(self, topic: str, header: Mapping[str, Any]) -> dict[str, Any]:
         """What is no study's: the version, the renewal of the site's certificate, the other's eye on each log."""
         ...

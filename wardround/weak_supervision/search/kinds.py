@@ -208,3 +208,31 @@ def refuse_empty(pool: Arrays, fewest: int) -> None:
             where="[analysis]",
             remedy="lower fewest_sites, widen the range of document frequencies, or have more sites take part",
         )
+
+
+def refuse_words(letters: str, cell: int, fewest: int) -> None:
+    """Settings under which a site that protects small groups would speak of what is one patient's, or its own alone."""
+    if any(one.isdigit() for one in letters):
+        raise Refusal(
+            "words with digits may be numbers of patients, so none is spoken of",
+            where="[analysis] letters",
+            remedy="leave digits out",
+        )
+    if cell > 1 and fewest < 2:
+        raise Refusal(
+            "what one site alone has would be shown to everybody",
+            where="[analysis] fewest_sites",
+            remedy="say fewest_sites = 3, or 2 at least",
+        )
+
+
+def refuse_impossible(told: Arrays, sites: int) -> None:
+    """Each site counts once: more proposals than sites, or fewer than none, come from an answer that is not true."""
+    counts = np.asarray(told["sites"]) if "sites" in told else np.zeros(1)
+    if counts.size and (counts.max() > sites + 0.5 or counts.min() < -0.5):
+        raise Refusal(
+            f"by the sum of the answers {round(float(counts.max() if counts.max() > sites else counts.min()))} sites"
+            f" propose a rule, and {sites} take part: the answer of one of them is not true",
+            where="[analysis]",
+            remedy="run the study with fewer sites to find out which; nothing was shown to anybody",
+        )

@@ -5,12 +5,15 @@ fewer than `fewest_sites` have are not asked about further. A site speaks of a w
 it, not too many of them do, it is made of the study's letters, is not denied, and is no likely name.
 """
 
+import re
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
+from wardround.queries.columns import as_text
 from wardround.weak_supervision.tokens import TOKEN, tokens_of
 
 Values = np.ndarray[Any, Any]
@@ -46,6 +49,22 @@ def denied_words(words: Iterable[str], denied: Iterable[str]) -> set[str]:
     """
     listed = {token for one in denied for token in tokens_of(one)}
     return {word for word in words if word in listed or word.removesuffix("'s") in listed}
+
+
+def without_words(texts: "pd.Series[Any]", denied: Iterable[str]) -> "pd.Series[Any]":
+    """Texts in which denied words are blank, in whatever case, and their genitives; a missing text stays missing.
+
+    >>> without_words(pd.Series(["Seen by MEYER; Meyer’s pain", None]), ["Dr. Meyer"]).tolist()
+    ['Seen by  ;   pain', None]
+    """
+    listed = {token for one in denied for token in tokens_of(one)}
+
+    def blank(found: "re.Match[str]") -> str:
+        word = found.group().lower()
+        return " " if word in listed or word.removesuffix("'s") in listed else found.group()
+
+    changed = [None if text is None else TOKEN.sub(blank, str(text).replace("’", "'")) for text in as_text(texts)]
+    return pd.Series(changed, index=texts.index, dtype=object, name=texts.name)
 
 
 def likely_names(texts: Sequence[str], words: set[str]) -> set[str]:

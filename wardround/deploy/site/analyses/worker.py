@@ -6,7 +6,7 @@ fewer rows than its smallest cell answers as if it had none.
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -51,6 +51,7 @@ from wardround.study.analyses.analysis import analysis_of
 from wardround.study.analyses.analysis_noise import analysis_noise, is_noised, with_noise
 from wardround.study.assemble import links_of
 from wardround.study.file import Study
+from wardround.weak_supervision.search.words import without_words
 
 Header = dict[str, Any]
 LONGEST_WORD = 500
@@ -77,6 +78,10 @@ class AnalysisWorker:
     """The site's ledger, for [privacy]."""
     rows: Site | None = None
     """The same as all sites agreed to read them."""
+    words_denied: Callable[[], tuple[str, ...]] = tuple
+    """As the policy says now."""
+    unspoken: tuple[str, ...] = ()
+    """The denied words that `rows` are without."""
 
     @classmethod
     def start(
@@ -90,12 +95,14 @@ class AnalysisWorker:
         smallest_cell: int,
         sums: SecureSite | None = None,
         budget: Callable[[], Budget] | None = None,
+        words_denied: Callable[[], tuple[str, ...]] = tuple,
     ) -> "AnalysisWorker":
         """Read the site's columns, and take up what was agreed on before this process was started."""
         made = analysis_of(study)
         noised = is_noised(study, made)
         own = Site(site, columns_of_analysis(table.sites[site], made.columns, f"site {site}", noised=noised))
         worker = cls(site, study, folder, allow, own, smallest_cell=smallest_cell, sums=sums, budget=budget)
+        worker.words_denied = words_denied
         path = folder / "agree.json"
         if path.exists():
             worker._take(read_request(Topic.AGREE, json.loads(path.read_bytes())).question)
@@ -138,8 +145,18 @@ class AnalysisWorker:
             if column.kind == "category" and name in declared and list(column.levels) != list(declared[name]):
                 raise Refusal(f"the words of {name!r} are not those that the approved study declares", remedy=REMEDY)
         agreed = Agreed(tuple(question.numbers), columns)
-        self.rows = rows_of_analysis(self.own, agreed)
+        self.rows, self.unspoken = rows_of_analysis(self.own, agreed), ()
         self.agreed = agreed
+
+    def keep_words_back(self, agreed: Agreed, rows: Site, texts: Sequence[str]) -> Site:
+        """The rows without the words that the policy denies; made once, and anew where the policy has changed."""
+        denied = self.words_denied() if texts else ()
+        if denied == self.unspoken:
+            return rows
+        whole = rows_of_analysis(self.own, agreed)
+        changed = {name: without_words(whole.table[name], denied) for name in texts}
+        self.rows, self.unspoken = Site(whole.name, whole.table.assign(**changed)), denied
+        return self.rows
 
     def analysis(self, asked: Received[AskAnalysis], message: Message) -> tuple[Header, Message]:
         """The site's answer in one exchange."""
@@ -179,18 +196,19 @@ class AnalysisWorker:
             raise Refusal("the request has numbers that are not finite, or too large", remedy=REMEDY)
         made: Analysis = make_from(in_own_cells(recipe, self.smallest_cell))
         asked_questions.remember_question(self.folder / asked_questions.FILE, made, message)
+        rows = self.keep_words_back(self.agreed, self.rows, made.texts)
         nobody = no_rows(self.agreed, self.site)
-        few = len(self.rows.table) < self.smallest_cell
+        few = len(rows.table) < self.smallest_cell
         # Noise hides a difference of few, and a refusal would tell of it.
         if not few and not is_noised(self.study, made):
-            remember_rows(self.folder.parent.parent / FILE, made, self.agreed, self.rows, self.smallest_cell)
+            remember_rows(self.folder.parent.parent / FILE, made, self.agreed, rows, self.smallest_cell)
         pattern, most = made.ask(self.agreed, message, nobody), most_numbers(self.study)
         told = checked_answer(pattern, pattern, most)  # too large an answer is refused before it is computed
         if not few:
             self.debit_own_noise(made)
-            told = checked_answer(made.ask(self.agreed, message, self.rows), pattern, most)
+            told = checked_answer(made.ask(self.agreed, message, rows), pattern, most)
         if made.keep is not None and not few:
-            for name, content in made.keep(self.agreed, message, self.rows).items():
+            for name, content in made.keep(self.agreed, message, rows).items():
                 (self.folder / KEPT).mkdir(exist_ok=True)
                 write_whole(self.folder / KEPT / Path(name).name, content)
         noise = analysis_noise(self.study, made, self.agreed)

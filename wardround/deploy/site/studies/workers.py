@@ -40,6 +40,7 @@ def start_worker(
             smallest_cell=access.smallest_cell(study),
             sums=sums,
             budget=access.budget,
+            words_denied=partial(access.words_denied, study),
         )
     worker = StudyWorker(
         site=access.name,
