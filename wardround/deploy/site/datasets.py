@@ -42,6 +42,8 @@ MEANING = ("task", "positive", "groups", "categories")
 MOST_CATEGORIES = 200
 PASSWORD = re.compile(r"(://[^:/@\s]*:)\S*(@)|(password=)[^&\s]*()", re.IGNORECASE)
 NO_TARGET = "(told by the study)"
+DEFAULT_LAYOUT, PATIENT_WORDS = "site/subject/session/frame", ("subject", "patient", "person")
+"""Of folders of images: as the source takes it, and which level tells whose an image is."""
 FORM = ("size", "channels", "equalize")
 """Settings of the source of images that are the study's to say: all sites must see images alike."""
 
@@ -216,6 +218,32 @@ def identifying_columns(frame: pd.DataFrame, kinds: Mapping[str, str]) -> dict[s
     return found
 
 
+def patient_level(entry: DatasetEntry, frame: pd.DataFrame) -> str:
+    """The level of an image folder that says whose each image is, where a patient has several."""
+    if entry.source != IMAGES:
+        return ""
+    words = str(entry.settings.get("layout", DEFAULT_LAYOUT)).split("/")
+    level = next((word.strip() for word in words[:-1] if word.strip() in PATIENT_WORDS), "")
+    return level if level in frame.columns and frame[level].duplicated().any() else ""
+
+
+def patient_reasons(study: Study, entry: DatasetEntry, frame: pd.DataFrame) -> list[str]:
+    """Why a study may not use images by patient: what is told of ten images may be told of one patient."""
+    level = patient_level(entry, frame)
+    if not level or study.analysis is not None or study.monitor is not None:
+        return []
+    said = study.data.settings
+    named = [*names_in(said.get("target")), *(one for key in ("groups", "categories") for one in names_in(said.get(key)))]
+    if level in named:
+        return [f"the folder's level '{level}' says whose each image is, and the study uses it as an outcome or a group"]
+    if study.privacy is None and study.data.split_by != level:
+        return [
+            f"patients have several images here, and the study does not say so: it must set split_by = \"{level}\" in"
+            " [data], by which a patient counts once"
+        ]
+    return []
+
+
 def required_columns(study: Study) -> tuple[str, ...]:
     """The columns that a study names and cannot do without."""
     said = study.data.settings
@@ -267,7 +295,10 @@ def table_for(
     `approved` are the columns that were there to be read when the study was approved: no other is, whatever the policy
     allows since then.
     """
-    frame = frame_of(name, read_datasets(home)[find(home, name)], study)
+    entry = read_datasets(home)[find(home, name)]
+    frame = frame_of(name, entry, study)
+    if reasons := patient_reasons(study, entry, frame):
+        raise Refusal(reasons[0], where=f"data {name}", remedy="ask for a changed study")
     read, _ = columns_for(study, policy, dict.fromkeys(frame.columns))
     read = [column for column in read if approved is None or column in approved]
     said = study.data.settings
