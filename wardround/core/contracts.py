@@ -305,6 +305,8 @@ class Site:
 
     name: str
     table: Any
+    patients: Any = None
+    """Whose each row is, where patients have several: whatever is told of enough patients counts each once."""
 
 
 class Query(NamedTuple):

@@ -46,12 +46,14 @@ def describe(
     task: TaskKind | None = None,
     smallest_cell: int = 1,
     private: bool = False,
+    patients: Any = None,
 ) -> Card:
     """A site's card; labels are listed only as far as they are needed to tell the classes.
 
     Counts are told in whole cells. A column known for fewer patients than a cell counts as empty, a rarer label is not
     named, and that a column holds infinite values, a mistake to be mended, is told without their number. A `private`
     study is not told even that, nor for how many patients the outcome is missing: it counts these as blank rows.
+    `patients` says whose each row is, where some have several: a label must be that of enough patients, not rows.
     """
     kinds = {str(column): released_kind(frame[column], smallest_cell) for column in frame.columns}
     measured = [column for column, kind in kinds.items() if kind == "number"]
@@ -70,7 +72,7 @@ def describe(
         if task == "survival":
             distinct = 0  # the study says which labels there are
         elif task != "regression" and distinct <= most and (whole or kinds[target] != "number" or task is not None):
-            labels = frequent_labels(outcome, smallest_cell)
+            labels = frequent_labels(outcome, smallest_cell, patients)
             distinct = len(labels)
     return Card(
         name,
@@ -95,9 +97,12 @@ def kinds_told(frame: pd.DataFrame) -> dict[str, str]:
     return {str(column): released_kind(frame[column], 1) for column in frame.columns}
 
 
-def frequent_labels(outcome: "pd.Series[Any]", smallest_cell: int) -> list[str]:
-    """The labels that enough patients have, in order."""
+def frequent_labels(outcome: "pd.Series[Any]", smallest_cell: int, patients: Any = None) -> list[str]:
+    """The labels that enough patients have, in order; a patient with many rows (`patients`: whose) counts once."""
     codes, labels = as_codes(outcome)
+    if patients is not None:
+        whose = pd.factorize(np.asarray(patients).astype(str))[0]
+        codes = np.unique(np.stack([codes, whose]), axis=1)[0]
     times = np.bincount(codes[codes >= 0], minlength=len(labels))
     return sorted(str(label) for label, number in zip(labels, times, strict=True) if number >= smallest_cell)
 
@@ -107,7 +112,8 @@ def cards(*, target: str, task: TaskKind | None = None, smallest_cell: Count = 1
     """Asks every site for its card."""
 
     def ask(_: Message, site: Site) -> Message:
-        return Message({"card": pack(asdict(describe(site.name, site.table, target, task, smallest_cell, private)))})
+        made = describe(site.name, site.table, target, task, smallest_cell, private, site.patients)
+        return Message({"card": pack(asdict(made))})
 
     def combine(answers: Sequence[Message]) -> Report:
         return {"cards": [unpack(answer.arrays["card"]) for answer in answers]}

@@ -1,5 +1,7 @@
 """A study of images over real sites trains the model of its simulation, and each site reads its own folder."""
 
+import re
+
 import numpy as np
 import pytest
 from PIL import Image
@@ -8,8 +10,8 @@ from safetensors.numpy import load_file
 from tests.support.images.folder import SIDE, write_images
 from tests.support.in_process import Consortium, study_of
 from wardround.core.errors import Refusal
-from wardround.deploy.site.datasets import add, remove
-from wardround.deploy.site.policy_file import set_policy
+from wardround.deploy.site.datasets import add, remove, table_for
+from wardround.deploy.site.policy_file import read_policy, set_policy
 from wardround.runs.folder import RunFolder
 from wardround.study.file import parse_study
 from wardround.study.methods import own_method
@@ -63,6 +65,8 @@ def test_the_model_is_that_of_the_simulation(consortium):
     assert one["dense_0/kernel"].shape == (8 * 8, 2)
     for name in one:
         np.testing.assert_allclose(one[name], other[name], atol=1e-6)
+    # Eight images of two patients are more than a cell of four, but not four patients: no figure of them leaves.
+    assert all(site["rows"] == 0 for site in deployed["methods"][0]["scores"].get("sites", {}).values())
 
 
 def test_sites_that_see_images_of_different_sizes_are_refused_by_name(consortium):
@@ -73,3 +77,33 @@ def test_sites_that_see_images_of_different_sizes_are_refused_by_name(consortium
     asked = study("as_they_are", size=[])
     with pytest.raises(Refusal, match="bo: 20 x 20 x 1, freetown: 16 x 16 x 1"):
         consortium.conduct(asked)
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        ({"split_by": None}, "must set split_by"),
+        ({"split_by": "session", "drop": ["subject"]}, "must set split_by"),
+        ({"target": "subject"}, "whose each image is"),
+        ({"groups": ["subject"]}, "whose each image is"),
+    ],
+    ids=["patients not said", "another level for patients", "patients to be predicted", "patients as groups"],
+)
+def test_one_patients_frames_are_not_a_cell(consortium, said, reason):
+    """Forty frames of one person are more than a cell of images, and a study could ask for just these."""
+    asked = study("frames", **said)
+    home = consortium.homes["bo"]
+    policy = read_policy(home.policy_path)
+    with pytest.raises(Refusal, match=reason):
+        table_for(home, "faces", asked, policy)
+
+
+def test_a_label_that_one_patient_has_in_many_frames_is_not_told(consortium):
+    """Eight frames of one person at each site carry a name of their own."""
+    for name in SITES:
+        path = consortium.folder / "pictures" / name / "labels.csv"
+        lines = path.read_text().splitlines()
+        first = lines[1].split("/")[0]
+        path.write_text("\n".join(re.sub(",.*", ",hidden", one) if one.startswith(f"{first}/") else one for one in lines))
+    deployed = consortium.conduct(study("rare"))
+    assert deployed["task"]["classes"] == ["no", "yes"]

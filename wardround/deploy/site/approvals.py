@@ -34,6 +34,7 @@ from wardround.deploy.site.datasets import (
     find,
     frame_of,
     names_in,
+    patient_reasons,
     read_datasets,
     required_columns,
     summarize_table,
@@ -72,6 +73,7 @@ def reasons_against(home: SiteHome, offer: Offer, data: str | None, *, today: da
     reasons += [f"the dataset {name} has no column '{column}', which the study needs" for column in missing]
     if not set(read) - {*names_in(study.data.settings.get("target")), *names_in(study.data.time)}:
         reasons.append(f"the policy allows no input column of the dataset {name}")
+    reasons += patient_reasons(study, read_datasets(home)[name], frame)
     reasons += [] if missing else differencing_reasons(home, study, name, policy, frame, read)
     return reasons or monitor_reasons(home, study, name, policy)
 

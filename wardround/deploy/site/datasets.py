@@ -42,6 +42,8 @@ MEANING = ("task", "positive", "groups", "categories")
 MOST_CATEGORIES = 200
 PASSWORD = re.compile(r"(://[^:/@\s]*:)\S*(@)|(password=)[^&\s]*()", re.IGNORECASE)
 NO_TARGET = "(told by the study)"
+PATIENT_WORDS = ("subject", "patient", "person")
+"""Levels of a folder of images that tell whose an image is."""
 FORM = ("size", "channels", "equalize", "standardize")
 """Settings of the source of images that are the study's to say: all sites must see images alike."""
 
@@ -216,6 +218,44 @@ def identifying_columns(frame: pd.DataFrame, kinds: Mapping[str, str]) -> dict[s
     return found
 
 
+def folder_levels(entry: DatasetEntry, frame: pd.DataFrame) -> list[str]:
+    """The levels of the site's own image folder, from the top; a study that drops one of them changes nothing."""
+    if entry.source != IMAGES:
+        return []
+    default = next(one.default for one in registry.find("source", IMAGES).parameters if one.name == "layout")
+    words = [word.strip() for word in str(entry.settings.get("layout", default)).split("/")[:-1]]
+    return [word for word in words if word != "site" and word in frame.columns]
+
+
+def patient_level(entry: DatasetEntry, frame: pd.DataFrame) -> str:
+    """The level of an image folder that says whose each image is, where a patient has several."""
+    level = next((word for word in folder_levels(entry, frame) if word in PATIENT_WORDS), "")
+    return level if level and frame[level].duplicated().any() else ""
+
+
+def most_images(entry: DatasetEntry, frame: pd.DataFrame) -> int:
+    """How many images the patient with the most has; where no level is called so, the topmost folders are patients."""
+    level = patient_level(entry, frame) or next(iter(folder_levels(entry, frame)), "")
+    return int(frame[level].value_counts().max()) if level and len(frame) else 1
+
+
+def patient_reasons(study: Study, entry: DatasetEntry, frame: pd.DataFrame) -> list[str]:
+    """Why a study may not use images by patient: what is told of ten images may be told of one patient."""
+    level = patient_level(entry, frame)
+    if not level or study.analysis is not None or study.monitor is not None:
+        return []
+    said = study.data.settings
+    named = [*names_in(said.get("target")), *(one for key in ("groups", "categories") for one in names_in(said.get(key)))]
+    if level in named:
+        return [f"the folder's level '{level}' says whose each image is, and the study uses it as an outcome or a group"]
+    if study.privacy is None and study.data.split_by != level:
+        return [
+            f"patients have several images here, and the study does not say so: it must set split_by = \"{level}\" in"
+            " [data], by which a patient counts once"
+        ]
+    return []
+
+
 def required_columns(study: Study) -> tuple[str, ...]:
     """The columns that a study names and cannot do without."""
     said = study.data.settings
@@ -269,6 +309,8 @@ def table_for(
     """
     entry = read_datasets(home)[find(home, name)]
     frame = frame_of(name, entry, study)
+    if reasons := patient_reasons(study, entry, frame):
+        raise Refusal(reasons[0], where=f"data {name}", remedy="ask for a changed study")
     read, _ = columns_for(study, policy, dict.fromkeys(frame.columns))
     read = [column for column in read if approved is None or column in approved]
     said = study.data.settings
@@ -295,17 +337,3 @@ def table_for(
         cleaned = with_follow_up(cleaned, study.data.survival, refuse=False)
     each = most_images(entry, frame)
     return replace(cleaned, aside=tuple(dict.fromkeys((*cleaned.aside, *patient))), notes=(), images_each=each)
-
-
-def most_images(entry: DatasetEntry, frame: pd.DataFrame) -> int:
-    """How many images the patient with the most has: patients are the topmost folders of the site's own layout.
-
-    The site says the layout, so a study that drops the column, or splits by another, does not change it.
-    """
-    if entry.source != IMAGES:
-        return 1
-    default = next(one.default for one in registry.find("source", IMAGES).parameters if one.name == "layout")
-    folders = [word for word in str(entry.settings.get("layout", default)).split("/")[:-1] if word.strip() != "site"]
-    if not folders or folders[0].strip() not in frame or frame.empty:
-        return 1
-    return int(frame[folders[0].strip()].value_counts().max())

@@ -113,7 +113,8 @@ class StudyWorker:
             raise Refusal("only the card query may read a whole table", remedy="query the training rows")
         if not raw and self.own is None:
             raise Refusal("statistics were requested before the sites agreed on a schema", remedy="prepare first")
-        whole = Site(self.site, self.table.sites[self.site])
+        table, by = self.table.sites[self.site], self.study.data.split_by
+        whole = Site(self.site, table, table[by] if by in table.columns else None)
         debit(self.folder, self.study, recipe, asked.header, message)
         if self.promise is not None:
             rows = 0 if self.own is None else len(self.own.parts[0])
@@ -167,12 +168,13 @@ class StudyWorker:
         self.sites, self.positive = tuple(asked.question.numbers), asked.question.positive
         self.number = self.sites.index(self.site)
         self.remember("prepare", asked)
-        counts = np.array([len(y) for _, y in self.parts.values()], np.int64)
+        enough = [self._count(part) >= self.smallest_cell for part in PARTS]
+        counts = np.array([len(self.parts[part][1]) for part in PARTS], np.int64) * enough
         words: Header = {"cell": self.smallest_cell}  # by which the coordinator knows how many more there may be
         if self.study.privacy is None:
             return words, Message({"rows": in_cells(counts, self.smallest_cell)})
         # The noise that a promise needs is found from the exact number, which that promise takes to be public.
-        return words, Message({"rows": np.where(counts < self.smallest_cell, 0, counts)})
+        return words, Message({"rows": counts})
 
     def begin(self, asked: Received[BeginTraining], message: Message) -> tuple[Header, Message]:
         """Take over the model before the first round, from which follows what the site keeps at first."""
@@ -240,7 +242,7 @@ class StudyWorker:
         own = self._own(algorithm.part)
         if not self._check_model(asked, message.arrays, in_round=True) or not is_bounded(opened(transform, message)):
             return None  # no finite answer follows from it, whoever the patients are
-        few, exact = len(own.y) < self.smallest_cell, self.study.privacy is None
+        few, exact = self._count(algorithm.part) < self.smallest_cell, self.study.privacy is None
         if few and (exact or asked.question.algorithm.get("kind") == "probe"):
             own = OwnRows(own.x[:0], own.y[:0], own.site)  # nothing is told of so few
         carries = transform.init_carried is not None
@@ -353,7 +355,20 @@ class StudyWorker:
         x, y = self.parts[part]
         assert self.task is not None
         scores = score_rows(algorithm, params, x, y, self.task, self.times_of(part))
-        return JudgedModel(scores, self.task, None if algorithm.personal is None else len(self._own("train").y))
+        fitted = None if algorithm.personal is None else self._count("train")
+        return JudgedModel(scores, self.task, fitted, self._patients(part))
+
+    def _patients(self, part: str) -> Any:
+        """Whose each row of a part is, where the study says that patients have several."""
+        by = self.study.data.split_by
+        if self.own is None or not by:
+            return None
+        return self.own.frame[by].astype(str).to_numpy()[self.own.parts[PARTS.index(part)]]
+
+    def _count(self, part: str) -> int:
+        """Patients of a part: those with many rows count once."""
+        whose = self._patients(part)
+        return len(self.parts[part][1]) if whose is None else len(set(whose))
 
     def _params(self, algorithm: Algorithm, asked: Received[Any], message: Message) -> Params:
         self._check_model(asked, message.arrays)

@@ -71,11 +71,14 @@ def check_schema(said: Mapping[str, Any], study: Study, table: Table, site: str,
     expected = study.data.settings.get("task")
     if not isinstance(task, str) or task not in get_args(TaskKind) or (expected is not None and task != expected):
         raise refusal("the agreed schema has another task than the study")
-    check_outcome(classes, task, table, frame[table.target], cell)
+    patients = frame[study.data.split_by] if study.data.split_by in frame.columns else None
+    check_outcome(classes, task, table, frame[table.target], cell, patients)
     return Schema(dict(kinds), cast(TaskKind, task), tuple(classes), (), table.horizons)
 
 
-def check_outcome(classes: Sequence[str], task: str, table: Table, outcome: Any, cell: int) -> None:
+def check_outcome(
+    classes: Sequence[str], task: str, table: Table, outcome: Any, cell: int, patients: Any = None
+) -> None:
     """The classes are those that the study declares, where it does, and else those of the sites' outcomes."""
     if table.is_unlabelled:
         if tuple(classes) != table.labels or task != "classification":
@@ -84,10 +87,12 @@ def check_outcome(classes: Sequence[str], task: str, table: Table, outcome: Any,
         if not table.horizons or task != "survival" or tuple(classes) != interval_names(table.horizons):
             raise refusal("the agreed schema has other intervals of time than the study's horizons")
     else:
-        check_classes(classes, task, outcome, cell, table.positive)
+        check_classes(classes, task, outcome, cell, table.positive, patients)
 
 
-def check_classes(classes: Sequence[str], task: str, outcome: Any, cell: int, positive: str | None) -> None:
+def check_classes(
+    classes: Sequence[str], task: str, outcome: Any, cell: int, positive: str | None, patients: Any = None
+) -> None:
     """Every outcome that this site told of is there: else patients would be dropped, and counted by their absence.
 
     Where the approved study asks for one outcome against the rest, nobody is dropped.
@@ -110,7 +115,7 @@ def check_classes(classes: Sequence[str], task: str, outcome: Any, cell: int, po
         raise refusal(f"the agreed schema has classes, but the outcome has more than {MOST_CLASSES} values here")
     if positive is not None and tuple(classes) == against_the_rest(positive):
         return
-    if not set(frequent_labels(outcome, cell)) <= set(classes):
+    if not set(frequent_labels(outcome, cell, patients)) <= set(classes):
         raise refusal("the agreed schema leaves out an outcome that this site has")
 
 

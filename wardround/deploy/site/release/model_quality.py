@@ -25,9 +25,22 @@ class JudgedModel(NamedTuple):
     scores: Scores
     task: Task
     fitted: int | None
+    patients: Any = None
+    """Whose each row is, where the study says that patients have several: then patients count, not rows."""
 
     def is_told(self, cell: int) -> bool:
-        return len(self.scores.actual) >= max(1, cell) and (self.fitted is None or self.fitted >= cell)
+        return self.count() >= max(1, cell) and (self.fitted is None or self.fitted >= cell)
+
+    def count(self, among: Any = slice(None)) -> int:
+        """Patients, perhaps among some of the rows."""
+        return len(self.scores.actual[among]) if self.patients is None else len(set(self.patients[among]))
+
+    def has_enough_of_each(self, cell: int) -> bool:
+        """Whether every outcome that occurs is that of enough patients, where patients have several rows."""
+        if self.patients is None or not self.task.classification:
+            return True
+        actual = np.asarray(self.scores.actual)
+        return all(self.count(actual == one) >= cell for one in np.unique(actual))
 
 
 def losses_told(
@@ -53,7 +66,7 @@ def figures_told(
 ) -> Report | None:
     """The figures, of which `exact` ones stay here; none where nothing is told."""
     scores, task = model.scores, model.task
-    if not model.is_told(cell):
+    if not model.is_told(cell) or not model.has_enough_of_each(cell):
         return None
     if promise is not None and promise.study.privacy is not None:
         names, common = list(exact["sites"][promise.site]), model.fitted is None
@@ -68,6 +81,8 @@ def risks_told(model: JudgedModel, study: Study, cell: int, folder: Path, positi
     """
     scores, task, cuts = model.scores, model.task, study.evaluation.cuts
     if not cuts or study.privacy is not None or not task.binary or not model.is_told(cell):
+        return None
+    if not model.has_enough_of_each(cell):
         return None
     if np.bincount(scores.actual, minlength=2).min() < max(1, cell) or not np.isfinite(scores.predicted).all():
         return None
