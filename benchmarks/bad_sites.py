@@ -79,6 +79,7 @@ def aggregators(bad: int) -> dict[str, Aggregator]:
         "nearest_mixing": nearest_mixing(bad=bad),
         "reliable_mean": reliable_mean(),
         "reliable_mean, 0.98": reliable_mean(keep=0.98),
+        "reliable_mean, any length at once": reliable_mean(at_once=0.0),
         "majority_mean": majority_mean(),
         "majority_mean, 30": majority_mean(deviations=30.0),
     }

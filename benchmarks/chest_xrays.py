@@ -4,8 +4,9 @@ The data set `pneumonia_mnist` (4,708 images to train, 624 to test; needs WARDRO
 labels in Dirichlet(`--alpha`) proportions, so that sites differ in size and in how common pneumonia is. A perceptron or
 a small CNN (`--model`), the same passes and learning rate for all. First everybody is honest: alone, all images in one
 place, and together by several aggregators. Then `--bad` sites have every label wrong. Judged on the test images of all
-sites, each by the model its site would use: the mean of sensitivity and specificity, with percentile intervals of 2,000
-resamples of the images; a mean over `--seeds` splits, whose images are resampled each by itself.
+sites, each by the model its site would use: the mean of sensitivity and specificity, and the area under the ROC curve,
+which does not ask where the threshold lies; means over `--seeds` splits, with percentile intervals of 2,000 resamples
+of the splits and of the images in each.
 """
 
 import argparse
@@ -39,7 +40,7 @@ RESAMPLES = 2000
 AGGREGATORS: dict[str, Aggregator] = {
     "weighted_mean": weighted_mean(),
     "class_weighted": class_weighted(),
-    "reliable_mean": reliable_mean(longest=10.0),
+    "reliable_mean": reliable_mean(longest=10.0, at_once=10.0),
     "majority_mean": majority_mean(deviations=30.0),
     "median": median(),
 }
@@ -47,7 +48,7 @@ AGGREGATORS: dict[str, Aggregator] = {
 
 MODELS: dict[str, Callable[[Task], Model]] = {
     "mlp": partial(mlp, hidden=(32,)),
-    "cnn": partial(cnn, channels=(8, 16), kernel=3, dense=32),
+    "cnn": partial(cnn, channels=(4, 8), kernel=3, dense=32),
 }
 
 
@@ -63,22 +64,37 @@ def balanced(right: Numbers, actual: Numbers, times: Numbers) -> Numbers:
     return np.asarray(np.mean(shares, axis=0))
 
 
-def judged(algorithm: Algorithm, model: Model, data: Federation, rounds: int, seed: int) -> Numbers:
-    """Balanced accuracy, and behind it that of every resample."""
+def ranked(odds: Numbers, actual: Numbers, times: Numbers) -> Numbers:
+    """The area under the ROC curve, where each image counts so many times; equal odds count half."""
+    _, place = np.unique(odds, return_inverse=True)
+    healthy, ill = (np.zeros((len(times), place.max() + 1)) for _ in range(2))
+    for found, label in ((healthy, 0), (ill, 1)):
+        np.add.at(found, (slice(None), place), times * (actual == label))
+    below = np.cumsum(healthy, axis=1) - healthy / 2
+    return np.asarray((ill * below).sum(axis=1) / (ill.sum(axis=1) * healthy.sum(axis=1)))
+
+
+def judged(algorithm: Algorithm, model: Model, data: Federation, rounds: int, seed: int) -> dict[str, Numbers]:
+    """Balanced accuracy and area under the curve, behind each that of every resample."""
     with Simulation(data, seed=seed) as engine:
         progress = engine.begin(algorithm, model.init(jax.random.key(seed)))
         everybody = np.arange(len(data.sites))
         progress, _ = engine.train(algorithm, progress, [(number, everybody) for number in range(1, rounds + 1)])
         scores = engine.predict(algorithm, progress, "test")
-    right = np.asarray(scores.predicted).argmax(axis=1) == scores.actual
-    count = len(right)
+    predicted, actual = np.asarray(scores.predicted), np.asarray(scores.actual)
+    count = len(actual)
     drawn = np.random.default_rng(seed).multinomial(count, np.full(count, 1 / count), RESAMPLES)
-    return balanced(right, np.asarray(scores.actual), np.concatenate([np.ones((1, count)), drawn]))
+    times = np.concatenate([np.ones((1, count)), drawn])
+    right = predicted.argmax(axis=1) == actual
+    return {"balanced": balanced(right, actual, times), "area": ranked(predicted[:, 1], actual, times)}
 
 
 def summary(found: list[Numbers]) -> list[float]:
-    mean = np.mean(found, axis=0)
-    return [round(100 * float(one), 1) for one in (mean[0], *np.quantile(mean[1:], [0.025, 0.975]))]
+    """A mean over splits, and between what values it lies when images and splits are drawn again."""
+    all_splits = np.stack(found)
+    chosen = np.random.default_rng(0).integers(0, len(found), (RESAMPLES, len(found)))
+    drawn = all_splits[:, 1:][chosen, np.arange(RESAMPLES)[:, None]].mean(axis=1)
+    return [round(100 * float(one), 1) for one in (all_splits[:, 0].mean(), *np.quantile(drawn, [0.025, 0.975]))]
 
 
 def main() -> None:
@@ -89,12 +105,13 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--rate", type=float, default=0.05)
     parser.add_argument("--seeds", type=int, default=2)
-    parser.add_argument("--model", default="mlp", choices=list(MODELS))
+    parser.add_argument("--model", default="cnn", choices=list(MODELS))
+    parser.add_argument("--methods", nargs="*", default=["local", "pooled", *AGGREGATORS])
     said = parser.parse_args()
     began = time.process_time()
     splits = [pneumonia_mnist(sites=said.sites, alpha=said.alpha, seed=seed) for seed in range(said.seeds)]
     model = MODELS[said.model](splits[0].task)
-    known = methods(model, said.rate)
+    known = {name: one for name, one in methods(model, said.rate).items() if name in said.methods}
     told: dict[str, Any] = {"settings": vars(said), "images": [one.counts[:, 0].tolist() for one in splits]}
     for part, bad in (("honest", 0), ("wrong labels", said.bad)):
         told[part] = {}
@@ -106,7 +123,13 @@ def main() -> None:
                 liars = np.random.default_rng(seed).choice(said.sites, bad, replace=False).tolist()
                 own = with_bad_sites(algorithm, liars, label_flip(2)) if bad else algorithm
                 found.append(judged(own, model, data, said.rounds, seed))
-            told[part][name] = {"mean": summary(found), "splits": [round(100 * float(one[0]), 1) for one in found]}
+            told[part][name] = {
+                figure: {
+                    "mean": summary([one[figure] for one in found]),
+                    "splits": [round(100 * float(one[figure][0]), 1) for one in found],
+                }
+                for figure in ("balanced", "area")
+            }
             print(json.dumps({part: {name: told[part][name]}}), flush=True)
     print(json.dumps({**told, "processor_seconds": round(time.process_time() - began, 1)}))
 

@@ -201,3 +201,20 @@ def test_refused_where_single_answers_are_hidden(even: Any, model: Any) -> None:
 def test_too_many_sites_are_refused() -> None:
     with pytest.raises(Refusal, match=f"{MOST_SITES + 1} sites.*majority_mean"):
         first(MOST_SITES + 1)
+
+
+def test_a_long_answer_is_left_out_of_its_round_and_not_for_ever() -> None:
+    # Seven sites that agree. In the sixth round one answers at three times its length: on average 3^(1/6) = 1.2 times
+    # as long, so it is relied on; that answer alone is left out. The mean of seven would be (6 + 3) / 7.
+    usual = np.tile([1.0, 0.0], (SITES, 1))
+    long = usual * np.where(np.arange(SITES) == 0, 3.0, 1.0)[:, None]
+    for at_once, expected in ((2.0, 1.0), (0.0, 9 / 7), (4.0, 9 / 7)):
+        own = reliable_mean(at_once=at_once)
+        state = own.init(Message({"site": np.arange(SITES)}))
+        reduce = jax.jit(own.reduce)
+        for _ in range(5):
+            _, state = reduce(state, stack(usual))
+        found, state = reduce(state, stack(long))
+        np.testing.assert_allclose(found.arrays["update"], [expected, 0.0], rtol=1e-5)
+        assert np.asarray(state["reliable"]).all()
+        np.testing.assert_allclose(reduce(state, stack(usual))[0].arrays["update"], [1.0, 0.0], rtol=1e-5)

@@ -14,8 +14,10 @@ made itself from data of its own; here the server has no data, and learns z_i fr
 - Who is reliable is the mean-field solution of two camps (an Ising model) in which the larger is the reliable one:
   agreement with a reliable site speaks for a site, contradiction against it, and for an unreliable one the other way.
 - Among those, a site is left out whose updates are on average more than `longest` times as long as the median one, or
-  less than a tenth.
+  less than a tenth. And of a round every answer is left out that is more than `at_once` times as long as the median one
+  of reliable sites in this round (0: none): means over rounds let a site that turns bad late lie loudly for long.
 
+Where sites differ much in size, large ones make more steps and longer updates: give both limits larger values there.
 Fewer than half of the sites may be unreliable. Sites count by the weights they tell; let the algorithm weigh all alike
 where that may be abused. `keep` below 1 forgets evidence, so that a site which turns bad late is noticed, at the price
 of more good sites left out late in training, when their updates are small and disagree. Needs all answers at once and
@@ -31,7 +33,7 @@ import jax.numpy as jnp
 from wardround.aggregators.majority_mean import median_of
 from wardround.aggregators.stacks import Stack, as_matrix, close_stack, combine, content, open_stack
 from wardround.core import trees
-from wardround.core.bounds import Positive, Share
+from wardround.core.bounds import NotNegative, Positive, Share
 from wardround.core.contracts import Aggregator, Message, Tree
 from wardround.core.errors import Refusal
 
@@ -117,7 +119,7 @@ def cosines(memory: Mapping[str, jax.Array]) -> jax.Array:
     return trees.divide_or_zero(memory["products"], jnp.sqrt(memory["squares"] * memory["squares"].T))
 
 
-def reliable_mean(*, longest: Positive = 2.5, keep: Share = 1.0) -> Aggregator:
+def reliable_mean(*, longest: Positive = 2.5, at_once: NotNegative = 2.0, keep: Share = 1.0) -> Aggregator:
     """Mean of the answers of sites that the server learned, over the rounds, to tell from unreliable ones."""
 
     def init(template: Message) -> Tree:
@@ -159,6 +161,8 @@ def reliable_mean(*, longest: Positive = 2.5, keep: Share = 1.0) -> Aggregator:
         # Fewer than half are bad: where all contradict all, those least contradicted are heard.
         reliable = ordinary & ((trust > 0) | (trust >= median_of(trust, ordinary)))
         heard = jnp.append(reliable, False)[site]
+        if at_once:  # judged by this round alone, so it does not change whom the memory relies on
+            heard = heard & (lengths <= at_once * median_of(lengths, heard))
         weights = jnp.where(heard, stack.weights, 0.0)
         told = jnp.where(memory["rounds"] > 0, reliable.astype(jnp.float32), 1.0)
         row = combine(stack, trees.divide_or_zero(weights, jnp.sum(weights)))

@@ -1,5 +1,7 @@
 """AsynDGAN: the chain rule, what leaves and what stays, that noise covers all that touches a row, both engines."""
 
+from itertools import pairwise
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,8 +10,10 @@ import pytest
 from tests.contracts.test_halves import deployed, simulated
 from tests.contracts.test_masks import federation_of
 from tests.support.images.algorithms import assert_same_states
+from wardround.aggregators.median import median
 from wardround.aggregators.weighted_mean import weighted_mean
 from wardround.algorithms.images.asyn_dgan import asyn_dgan
+from wardround.algorithms.images.mask_search import mask_search
 from wardround.core.chain import identity
 from wardround.core.components.generation import arrays_of
 from wardround.core.contracts import Batch, Message, Task
@@ -18,6 +22,7 @@ from wardround.deploy.site.release.answer_size import ARRAYS
 from wardround.engine.simulate import Simulation
 from wardround.engine.split_round import one_site
 from wardround.models.images.gan_u_net import gan_u_net
+from wardround.models.images.image_statistics import describe_masks
 from wardround.models.images.u_net import u_net
 from wardround.privacy.dp_sgd import private_model, sample_level
 from wardround.privacy.dry_run import DryRun
@@ -128,6 +133,70 @@ def test_every_step_of_the_discriminator_is_counted(params):
 def test_a_model_that_draws_no_images_is_refused():
     with pytest.raises(Refusal, match="this model makes none"):
         asyn_dgan(u_net(TASK, filters=2, depth=1), weighted_mean())
+
+
+def search_with(cell, each=1):
+    return mask_search(MADE, weighted_mean(), rounds=2, simulated=16, cell=cell, each=each)
+
+
+def test_sites_tell_means_of_their_masks_by_the_rules_of_statistics():
+    coarse = jax.jit(lambda: search_with(10).tell(shard()))()
+    assert set(coarse) == {"mask_statistics", "told"} <= set(ARRAYS)
+    assert "no mask" in ARRAYS["mask_statistics"]
+    each = np.asarray(jax.jit(describe_masks)(Y), np.float64)
+    # One of 12 images makes half a step at most: 2/12 is brought to 1/4.
+    np.testing.assert_allclose(coarse["mask_statistics"][1], np.round(each.mean(axis=0) * 4) / 4, atol=1e-6)
+    assert coarse["told"].tolist() == [0, 1, 0]
+    assert not np.asarray(coarse["mask_statistics"])[[0, 2]].any()
+    few = jax.jit(lambda: (search_with(10).tell(shard(9)), search_with(10, each=2).tell(shard())))()
+    assert not any(one["told"].any() for one in few)  # of 12 images, one patient may have two: fewer than ten patients
+
+
+@pytest.mark.slow
+def test_the_server_fits_ellipses_in_the_first_rounds(params):
+    search, rows = search_with(1), params[MADE.shape_table]
+    step = jax.jit(search.step)
+    told = jax.jit(lambda: search.tell(shard()))()
+    np.testing.assert_allclose(told["mask_statistics"][1], np.asarray(describe_masks(Y)).mean(axis=0), atol=1e-5)
+    memory, courses, distances = search.begin(params), [rows], []
+    for _ in range(3):
+        found, memory = step(memory, courses[-1], Message(told))
+        courses.append(found)
+        distances.append(float(memory["distance"][1]))
+    moved = [np.any(np.asarray(after != before), axis=1).tolist() for before, after in pairwise(courses)]
+    assert moved[0] == [False, True, False]
+    assert moved[2] == [False, False, False]  # two rounds of search, and no more
+    assert 0 < distances[1] <= distances[0]
+
+
+@pytest.mark.slow
+def test_a_round_with_statistics_of_masks(params):
+    said = {"images": 4, "batch_size": 12, "simulated": 16, "segmenter_steps": 0}
+    method = asyn_dgan(MODEL, weighted_mean(), mask_statistics=True, smallest_cell=1, **said)
+    state = method.init(params, 2)
+    answer, _ = jax.jit(method.client)(method.broadcast(state), method.init_client(params), shard(), jax.random.key(7))
+    assert set(answer.arrays) == {"generator_slope", "mask_statistics", "told", "weight"}
+    after = jax.jit(method.server)(state, answer)
+    np.testing.assert_array_equal(after["learning"][MADE.shape_table], after["params"][MADE.shape_table])
+    assert np.any(np.asarray(after["params"][MADE.shape_table] != params[MADE.shape_table]), axis=1)[1]
+    assert method.tells(after)["mask_distance"][1] > 0
+
+
+def test_noise_does_not_move_the_ellipses(params):
+    method = asyn_dgan(MODEL, weighted_mean(), images=4, segmenter_steps=0)
+    noise = jax.tree.map(jnp.ones_like, arrays_of(params, MADE.generator))
+    after = jax.jit(method.server)(method.init(params, 2), Message({"generator_slope": noise, "weight": jnp.ones(())}))
+    np.testing.assert_array_equal(after["params"][MADE.shape_table], params[MADE.shape_table])
+
+
+def test_what_statistics_of_masks_need(params):
+    with pytest.raises(Refusal, match="can only be added up"):
+        asyn_dgan(MODEL, median(), mask_statistics=True)
+    count = DryRun()
+    method = asyn_dgan(count.model(MODEL), weighted_mean(), images=4, batch_size=ExpectedSize(4), mask_statistics=True)
+    row = jax.ShapeDtypeStruct((8, 8, 1), jnp.float32), jax.ShapeDtypeStruct((8, 8), jnp.uint8)
+    with pytest.raises(Refusal, match="which noise does not cover"):
+        count.rounds(method, params, row, 12, 2)
 
 
 @pytest.mark.slow

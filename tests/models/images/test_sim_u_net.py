@@ -136,6 +136,19 @@ def test_what_varies_is_told_as_a_soft_histogram_and_what_is_not_there_as_nothin
     assert (every <= 1).all()
 
 
+def test_variety_widens_what_is_learned_from():
+    style, table = jnp.zeros(200, jnp.int32), {"simulator/styles": jnp.zeros((1, len(BOUNDS)))}
+
+    @jax.jit
+    def spreads(key):
+        models = (sim_u_net(TASK, filters=2, depth=1, structures=2, variety=one) for one in (0.0, 1.0))
+        images = [one.generation.generate(table, style, key)[0] for one in models]
+        return [jnp.std(jnp.log(jnp.mean(one, axis=(1, 2, 3)))) for one in images]
+
+    plain, wide = spreads(jax.random.key(1))
+    assert wide > 1.5 * plain
+
+
 def test_a_u_net_beside_a_simulator_that_does_not_touch_it():
     model = sim_u_net(TASK, filters=2, depth=1, styles=3, structures=2)
     made, params = model.generation, jax.jit(model.init)(jax.random.key(0))

@@ -14,6 +14,12 @@ rule, which adds up over sites, so that secure sums, compression and robust aggr
 masks to the server; here masks are random ellipses, and none leaves. There, an image is judged by the site whose mask
 it has; here by the site whose style it has.
 
+With `mask_statistics` sites also tell means of 29 statistics of their masks (whether anything is there, how much, how
+many, how large; `style_statistics.py` says what hides single patients), and in the first `search_rounds` rounds the
+server fits the ellipses of each style to them, so that a site with small nuclei and many empty images teaches the
+generator on such masks. These means are not covered by noise: [privacy] refuses them. They can only be added up, and
+each style has a place of its own, which a secure sum does not hide.
+
 What leaves is a gradient of a discriminator that learned from a site's images. No image leaves, but without [privacy]
 nothing bounds what that gradient tells: a coordinator that sends generators of its choice reads the discriminator's
 slopes at images of its choice. Under [privacy] of patients the discriminator learns by noised gradients alone; all else
@@ -30,6 +36,7 @@ import jax.numpy as jnp
 import optax
 
 from wardround.algorithms.images.drawn_lessons import learn_from_drawn
+from wardround.algorithms.images.mask_search import mask_search
 from wardround.core import trees
 from wardround.core.answers import Weights, answer
 from wardround.core.bounds import Count, CountOrAll, Momentum, Positive
@@ -55,10 +62,19 @@ def asyn_dgan(
     segmenter_learning_rate: Positive = 0.001,
     segmenter_steps: CountOrAll = 1,
     segmenter_after: CountOrAll = 0,
+    mask_statistics: bool = False,
+    search_rounds: Count = 12,
+    simulated: Count = 256,
     weights: Weights = "uniform",
+    smallest_cell: Count = 10,
+    images_each: Count = 1,
 ) -> Algorithm:
     """A central generator learns from discriminators at the sites, a U-Net from what it draws; no image leaves."""
     made, realness = made_by(model)
+    shapes, search = made.shape_table, None
+    if mask_statistics:
+        rules = {"rounds": search_rounds, "simulated": simulated, "cell": smallest_cell, "each": images_each}
+        search = mask_search(made, aggregator, **rules)
     critic_optimizer = optax.adam(learning_rate, b1=0.5)
     generator_optimizer = optax.adam(generator_learning_rate, b1=0.5)
     segmenter_optimizer = optax.adam(segmenter_learning_rate)
@@ -72,6 +88,7 @@ def asyn_dgan(
             "segmenter": segmenter_optimizer.init(arrays_of(params, made.segmenter)),
             "known": jnp.zeros(made.styles),
             "taught": jnp.arange(made.styles) < sites,
+            "masks": search.begin(params) if search else {},
             "round": jnp.zeros((), jnp.int32),
         }
 
@@ -97,7 +114,10 @@ def asyn_dgan(
             gradient, critic_optimizer, kept, shard, learning, batch_size=batch_size, passes=local_epochs
         )
         slope = jax.grad(lambda at: jnp.mean(jax.nn.softplus(-odds(at, critic, judging))))(generator)
-        return answer(model, aggregator, generator, shard, weights, {"generator_slope": slope}), (critic, memory)
+        arrays: dict[str, Tree] = {"generator_slope": slope}
+        if search:
+            arrays |= search.tell(shard)
+        return answer(model, aggregator, generator, shard, weights, arrays), (critic, memory)
 
     def server(state: Tree, combined: Message) -> Tree:
         slope, learning = combined.arrays["generator_slope"], state["learning"]
@@ -107,11 +127,16 @@ def asyn_dgan(
         updates, moved = generator_optimizer.update(slope, state["generator"], learning)
         after = optax.apply_updates(learning, updates)
         learning, memory = trees.choose(jnp.any(heard), (after, moved), (learning, state["generator"]))
+        # Masks have no slope; what noise for whole sites put there is not taken for one.
+        rows, searched = state["params"][shapes], state["masks"]
+        if search:
+            rows, searched = search.step(searched, rows, combined)
+        learning = {**learning, shapes: rows}
         number = state["round"] + 1
         share = jnp.minimum(averaging, 1 - 1 / number.astype(jnp.float32))
         params = dict(state["params"])
         for name, array in learning.items():
-            params[name] = share * params[name] + (1 - share) * array
+            params[name] = array if name == shapes else share * params[name] + (1 - share) * array
         # A style that no site taught is not handed out.
         params[made.style_table] = params[made.style_table] * known[:, None]
 
@@ -128,6 +153,7 @@ def asyn_dgan(
             "known": known,
             "taught": state["taught"],
             "round": number,
+            "masks": searched,
         }
 
     return Algorithm(
@@ -139,6 +165,7 @@ def asyn_dgan(
         server=server,
         params=lambda state: state["params"],
         predict=model.predict,
+        tells=(lambda state: {"mask_distance": state["masks"]["distance"]}) if search else None,
         largest_batch=max(batch_size, CHUNK),
         passes=local_epochs,
     )

@@ -29,16 +29,16 @@ import jax.numpy as jnp
 import optax
 
 from wardround.algorithms.images.drawn_lessons import learn_from_drawn
-from wardround.algorithms.images.simulated_moments import step_towards
-from wardround.core import trees
+from wardround.algorithms.images.style_statistics import fitted_rows, heard_statistics, told_statistics
 from wardround.core.answers import Weights, answer
 from wardround.core.bounds import Count, CountOrAll, Positive
 from wardround.core.components.generation import Generation, arrays_of
 from wardround.core.contracts import Aggregator, Algorithm, Array, Key, Message, Model, Params, Shard, Tree
-from wardround.core.descent import CHUNK, batches
+from wardround.core.descent import CHUNK
 from wardround.core.errors import Refusal
 
 LABEL = "Learned from simulated images"
+TOLD = "image_statistics"
 
 
 def fed_sim(
@@ -79,34 +79,14 @@ def fed_sim(
         }
 
     def client(message: Message, kept: Tree, shard: Shard, key: Key) -> tuple[Message, Tree]:
-        mean = mean_statistics(shard, made, smallest_cell, images_each)
-        enough = (jnp.asarray(shard.rows) >= smallest_cell * images_each).astype(jnp.float32)
-        place = enough * (jnp.arange(made.styles) == jnp.asarray(shard.site) % made.styles)
-        arrays = {"image_statistics": place[:, None] * mean, "told": place}
+        arrays = told_statistics(TOLD, shard, describe, made.styles, smallest_cell, images_each)
         return answer(model, aggregator, message.arrays, shard, weights, arrays), kept
 
     def server(state: Tree, combined: Message) -> Tree:
-        told = combined.arrays["told"]
-        heard = told > 0
-        fresh = combined.arrays["image_statistics"] / jnp.where(heard, told, 1.0)[:, None]
-        bank = jnp.where(heard[:, None], fresh, state["bank"])
-        known = jnp.maximum(state["known"], heard.astype(jnp.float32))
-
-        def fitted(one: tuple[Array, Array, Array, Array]) -> tuple[Array, Array]:
-            there, target, row, distance = one
-
-            def search() -> tuple[Array, Array]:
-                start = row, distance
-                steps = (0, search_steps, lambda _, at: step_towards(target, at[0], describe_simulated), start)
-                found: tuple[Array, Array] = jax.lax.fori_loop(*steps)
-                return found
-
-            nearer: tuple[Array, Array] = jax.lax.cond(there > 0, search, lambda: (row, distance))
-            return nearer
-
+        bank, known = heard_statistics(TOLD, state["bank"], state["known"], combined)
         rows, distance = state["params"][table], state["distance"]
         if search_steps:
-            rows, distance = jax.lax.map(fitted, (known, bank, rows, distance))
+            rows, distance = fitted_rows(known, bank, (rows, distance), describe_simulated, search_steps)
         params, number = {**state["params"], table: rows}, state["round"] + 1
         own, memory = arrays_of(params, made.segmenter), state["segmenter"]
         if segmenter_steps:
@@ -134,27 +114,6 @@ def fed_sim(
         tells=lambda state: {"simulator_distance": state["distance"]},
         largest_batch=CHUNK,
     )
-
-
-def mean_statistics(shard: Shard, made: Generation, cell: int, each: int) -> Array:
-    """The site's means as they leave: rounded where a cell is larger than 1."""
-    assert made.describe is not None
-    describe = made.describe
-
-    def add(index: Array, total: Array) -> Array:
-        batch = shard.batch(0, index, CHUNK)
-        counts = batch.mask[:, None]
-        each = describe(batch.x, batch.y)
-        return total + jnp.sum(jnp.where(counts > 0, each, 0.0), axis=0)
-
-    count = jax.eval_shape(lambda: describe(shard.batch(0, 0, 1).x, shard.batch(0, 0, 1).y)).shape[1]
-    total = jax.lax.fori_loop(0, batches(shard.longest, CHUNK), add, jnp.zeros(count))
-    rows = jnp.asarray(shard.rows).astype(jnp.float32)
-    mean: Array = trees.divide_or_zero(total, rows)
-    if cell == 1:
-        return mean
-    step = jnp.exp2(jnp.ceil(jnp.log2(2 * each / jnp.maximum(1.0, rows))))
-    return jnp.round(mean / step) * step
 
 
 def simulator_of(model: Model, aggregator: Aggregator) -> Generation:

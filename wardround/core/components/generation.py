@@ -38,6 +38,12 @@ class Generation(NamedTuple):
     """(images, masks) to what they look like, (rows, statistics), each from 0 to 1; uses no parameters."""
     simulate: Callable[[Array, jax.Array], MadeUp] | None = None
     """(rows of numbers such as the style table has, key) to images by just these numbers, which a fit compares."""
+    shape_table: str = ""
+    """Of a generator that is given masks: the array with numbers of the masks of each style;"""
+    describe_masks: Callable[[Array], Array] | None = None
+    """what masks look like, (rows, statistics), each from 0 to 1;"""
+    simulate_masks: Callable[[Array, jax.Array], Array] | None = None
+    """and (rows of its numbers, key) to masks."""
 
 
 def arrays_of(params: dict[str, Any], prefix: str) -> dict[str, Any]:

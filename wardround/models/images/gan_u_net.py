@@ -2,9 +2,11 @@
 
 For `asyn_dgan`. The generator (a U-Net of its own) draws an image for a mask: it is given the mask, noise at three
 scales and a style, one row of a table, so that each site has a look of its own. Masks are random ellipses
-(`ellipses.py`). The discriminator looks at image and mask together, in patches (Isola et al., "Image-to-Image
-Translation with Conditional Adversarial Networks", CVPR 2017), each image by itself. With other algorithms the model is
-a U-Net that learns from real rows, and generator and discriminator stay as they are.
+(`ellipses.py`): of each style a row of five numbers says how many, how large and how long they are, and how this varies
+(the first five of `simulator.py`). It begins with the settings, and stays so unless `asyn_dgan` fits it. The
+discriminator looks at image and mask together, in patches (Isola et al., "Image-to-Image Translation with Conditional
+Adversarial Networks", CVPR 2017), each image by itself. With other algorithms the model is a U-Net that learns from
+real rows, and generator and discriminator stay as they are.
 
 Names of arrays begin with generator/, discriminator/ and segmenter/ (the U-Net that predicts).
 """
@@ -20,8 +22,9 @@ from wardround.core.contracts import Array, Batch, Key, Model, Params, Task, int
 from wardround.core.errors import Refusal
 from wardround.models.augmentation import Brightness
 from wardround.models.cnn import PatchConv
-from wardround.models.images.ellipses import Ellipses, masks
+from wardround.models.images.image_statistics import describe_masks
 from wardround.models.images.mask_loss import MaskLoss
+from wardround.models.images.simulator import SHAPES, row_of, simulate_masks
 from wardround.models.images.u_net import UNetwork, doubled, u_net
 
 SCALES = (0, 2)
@@ -109,8 +112,8 @@ def gan_u_net(
     size, channels = task.shape[:2], task.shape[2]
     generator = GeneratorNetwork(generator_filters, generator_depth, channels, styles)
     discriminator = DiscriminatorNetwork(discriminator_filters)
-    ellipses = Ellipses(structures, presence, radius, spread, elongation)
-    names = Generation(lambda *given: given[:2], styles, "generator/styles")
+    shape = row_of(dict(zip(SHAPES, (presence, 0.0, radius, spread, elongation), strict=True)))
+    names = Generation(lambda *given: given[:2], styles, "generator/styles", shape_table="generator/shapes")
 
     def part(params: Params, prefix: str) -> Params:
         return {name.removeprefix(prefix): array for name, array in arrays_of(params, prefix).items()}
@@ -121,16 +124,20 @@ def gan_u_net(
         drawn = generator.init(drawing, mask, jnp.zeros((1, *size, MAPS)), jnp.zeros(1, jnp.int32))
         judged = discriminator.init(judging, image, mask)
         networks = {
-            names.generator: flatten_dict(drawn["params"], sep="/"),
+            names.generator: {**flatten_dict(drawn["params"], sep="/"), "shapes": jnp.tile(shape, (styles, 1))},
             names.discriminator: flatten_dict(judged["params"], sep="/"),
             names.segmenter: segmenter.init(own),
         }
         return {prefix + name: array for prefix, arrays in networks.items() for name, array in arrays.items()}
 
+    def draw_masks(rows: Array, key: Key) -> Array:
+        return simulate_masks(rows, (size[0], size[1]), structures, key)
+
     def generate(params: Params, style: Array, key: Key) -> tuple[Array, Array]:
-        shape, grain = jax.random.split(key)
-        mask = masks(ellipses, len(style), (size[0], size[1]), shape)
-        nested = unflatten_dict(part(params, names.generator), sep="/")
+        shaping, grain = jax.random.split(key)
+        own = part(params, names.generator)
+        mask = draw_masks(jnp.asarray(own.pop("shapes"))[style], shaping)
+        nested = unflatten_dict(own, sep="/")
         image: Array = generator.apply({"params": nested}, mask, noise_maps(len(style), task, grain), style)
         return image, mask
 
@@ -155,7 +162,10 @@ def gan_u_net(
         predict=lambda params, x: segmenter.predict(part(params, names.segmenter), x),
         gradient=jax.grad(total),
         generation=names._replace(
-            generate=generate, realness=lambda params, style, key: odds(params, *generate(params, style, key))
+            generate=generate,
+            realness=lambda params, style, key: odds(params, *generate(params, style, key)),
+            describe_masks=describe_masks,
+            simulate_masks=draw_masks,
         ),
     )
 

@@ -25,6 +25,8 @@ PLAIN = (
     *("left after 1", "left after 2", "left after 3", "left after 5"),
     *("noise", "inside spread", "inner ring", "outer ring", "second ring"),
 )
+OF_MASKS = PLAIN[:8], ("root of covered", "components", "component radius")
+"""Those that need no image: plain ones, and histograms."""
 STATISTICS = (*PLAIN, *(f"{name}, {place}" for name, places in BUMPS.items() for place in range(places)))
 DARKEST = 0.01
 """Added to brightness before the logarithm."""
@@ -37,10 +39,18 @@ MOST_COMPONENTS, LARGEST_RADIUS = 31, 32
 def describe_images(images: Array, masks: Array) -> Array:
     """(rows, statistics) of grey images (rows, height, width) from 0 to 1 and masks (rows, height, width)."""
     x, inside = jnp.asarray(images), (jnp.asarray(masks) > 0).astype(jnp.float32)
-    told = {**of_masks(inside), **of_images(x, inside)}
-    histograms = [bumps(*told[name], places) for name, places in BUMPS.items()]
-    plain = jnp.stack([told[name][0] * told[name][1] for name in PLAIN], axis=1)
-    return jnp.clip(jnp.concatenate([plain, *histograms], axis=1), 0.0, 1.0)
+    return in_columns({**of_masks(inside), **of_images(x, inside)}, PLAIN, tuple(BUMPS))
+
+
+def describe_masks(masks: Array) -> Array:
+    """(rows, 29) of masks alone."""
+    return in_columns(of_masks((jnp.asarray(masks) > 0).astype(jnp.float32)), *OF_MASKS)
+
+
+def in_columns(told: dict[str, tuple[Array, Array]], plain: tuple[str, ...], spread_out: tuple[str, ...]) -> Array:
+    columns = jnp.stack([told[name][0] * told[name][1] for name in plain], axis=1)
+    histograms = [bumps(*told[name], BUMPS[name]) for name in spread_out]
+    return jnp.clip(jnp.concatenate([columns, *histograms], axis=1), 0.0, 1.0)
 
 
 def bumps(value: Array, seen: Array, places: int) -> Array:

@@ -36,6 +36,8 @@ BOUNDS: dict[str, tuple[float, float]] = {
 }
 """Between what values a number lies; of `elongation`, its excess over 1."""
 NAMES = tuple(BOUNDS)
+SHAPES = NAMES[:5]
+"""Those of the masks."""
 REACH = 6
 """Pixels to each side that a blur looks at: two of the largest."""
 LEVELS = 255
@@ -52,35 +54,47 @@ class Scene(NamedTuple):
 
 
 def numbers_of(row: Array) -> dict[str, Array]:
-    """The simulator's numbers from one unbounded row of a table, (..., 12)."""
-    low, high = (jnp.log(jnp.asarray([bounds[side] for bounds in BOUNDS.values()])) for side in (0, 1))
+    """The simulator's numbers from one unbounded row of a table, (..., 12), or the first of them."""
+    names = NAMES[: jnp.shape(row)[-1]]
+    low, high = (jnp.log(jnp.asarray([BOUNDS[name][side] for name in names])) for side in (0, 1))
     found = jnp.exp(low + jax.nn.sigmoid(jnp.asarray(row)) * (high - low))
-    told = {name: found[..., place] for place, name in enumerate(NAMES)}
+    told = {name: found[..., place] for place, name in enumerate(names)}
     return {**told, "elongation": 1 + told["elongation"]}
 
 
 def row_of(numbers: Mapping[str, float]) -> Array:
-    """The other way round; a number at or beyond a bound is taken just inside it."""
+    """The other way round, of the numbers that are given; one at or beyond a bound is taken just inside it."""
     row = []
     for name, (low, high) in BOUNDS.items():
+        if name not in numbers:
+            continue
         value = numbers[name] - (name == "elongation")
         share = np.clip(np.log(max(value, 1e-9) / low) / np.log(high / low), 1e-3, 1 - 1e-3)
         row.append(np.log(share / (1 - share)))
     return np.asarray(row, np.float32)
 
 
+def shapes_of(rows: Array, size: tuple[int, int], most: int, key: Key) -> Array:
+    """(images, most, height, width): inside which of its ellipses a pixel lies, for rows of numbers (images, 5)."""
+    of, (shaping, crowding) = numbers_of(rows), jax.random.split(key)
+    spread = of["density_spread"]
+    crowd = jax.random.normal(crowding, (len(rows),))
+    present = of["density"] * jnp.exp(spread * crowd - jnp.square(spread) / 2)
+    numbers = (_column(one) for one in (present, of["radius"], of["radius_spread"], of["elongation"]))
+    return depths(Ellipses(most, *numbers), len(rows), size, shaping) > 0
+
+
+def simulate_masks(rows: Array, size: tuple[int, int], most: int, key: Key) -> Array:
+    """(images, height, width), 1 inside any ellipse."""
+    return jnp.any(shapes_of(rows, size, most, key), axis=1).astype(jnp.uint8)
+
+
 def simulate(rows: Array, scene: Scene, key: Key) -> tuple[Array, Array]:
     """One image (height, width) from 0 to 1 and its mask for each row of unbounded numbers, (images, 12)."""
     of, images = numbers_of(rows), len(rows)
     shaping, lighting, owning, graining = jax.random.split(key, 4)
-    crowd, light, ground = jax.random.normal(lighting, (3, images))
-    spread = of["density_spread"]
-    present = of["density"] * jnp.exp(spread * crowd - jnp.square(spread) / 2)
-    ellipses = Ellipses(
-        scene.most,
-        *(_column(one) for one in (present, of["radius"], of["radius_spread"], of["elongation"])),
-    )
-    inside = depths(ellipses, images, scene.size, shaping) > 0
+    light, ground = jax.random.normal(lighting, (2, images))
+    inside = shapes_of(rows[:, : len(SHAPES)], scene.size, scene.most, shaping)
     own = jnp.exp(_column(of["own_spread"]) * jax.random.normal(owning, (images, scene.most, 1, 1)))
     stands_out = jnp.max(jnp.where(inside, own, 0.0), axis=1) * of["contrast"][:, None, None]
     level = of["ground"] * jnp.exp(of["ground_spread"] * ground)

@@ -36,6 +36,10 @@ ARRAYS: Mapping[str, str] = {
     " focus, how much is covered, number and size of structures), none of fewer images than a cell, in steps of two"
     " images, times the weight; no picture; in a place of its own beside those of other sites, so that a secure sum"
     " does not hide them unless styles is 1",
+    "mask_statistics": "the means over all its training images of statistics of their masks (how much is covered,"
+    " number, size and shape of structures, how many are empty), none of fewer images than a cell, in steps of two"
+    " images, times the weight; no mask; in a place of its own beside those of other sites, so that a secure sum does"
+    " not hide them",
     "generator_slope": "how the central generator must change for the discriminator, which this site trained on its own"
     " images and masks and keeps, to take drawn images for real, times the weight; no image, but a coordinator that"
     " chooses the generator learns what that discriminator looks for; noise covers it under [privacy] only",
