@@ -1,14 +1,17 @@
 """Bytes to the same accuracy, compression and federated dropout together, on digits by their writers.
 
-Figure 2.5 of the thesis (Caldas, ch. 2) in small: FedAvg, and the three schemes of table 2.2 (and EDEN) on sub-models
-of several widths. Ten of 539 writers a round, one pass, batches of 10, rate 0.15; two convolutions of 8 and 16 filters
-and 64 units. Every method sees the same cohorts and first models, seed by seed. The model is judged on all writers'
-test digits every ten rounds; counted are the bytes down and up until the first look at which an accuracy is reached.
+Figure 2.5 of the thesis (Caldas, ch. 2) in small: FedAvg, and the three schemes of table 2.2 (and EDEN) on the whole
+model and on sub-models of 0.75 and 0.5 of its width. Ten of 539 writers a round, one pass, batches of 10, rate 0.15;
+two convolutions of 8 and 16 filters and 64 units. Every method sees the same cohorts and first models, seed by seed.
+The model is judged on all writers' test digits every ten rounds; counted are the bytes down and up until the first look
+at which an accuracy is reached.
 
-    python -m benchmarks.fewer_bytes --rounds 120 --seeds 3
+    python -m benchmarks.fewer_bytes --rounds 120 --seeds 5 --methods "moderate, 0.75 rescaled"
+    python -m benchmarks.fewer_bytes --rounds 60 --seeds 2
 
-prints the tables of docs/results/fewer_bytes.md (needs WARDROUND_DATA). `--keep FILE` writes every run to a file as it
-ends and takes from there what is done already, so that the study can be stopped and taken up again.
+print the tables of docs/results/fewer_bytes.md (need WARDROUND_DATA). `--keep FILE` writes every run to a file as it
+ends and takes from there what is done already (of a longer run its first rounds, which are the same), so that the study
+can be stopped and taken up again.
 """
 
 import argparse
@@ -42,16 +45,19 @@ class Method(NamedTuple):
 
 
 def methods() -> dict[str, Method]:
-    return {
-        "FedAvg": Method(),
-        "moderate": Method(1.0, compression()),
-        "moderate, 0.75": Method(0.75, compression()),
-        "moderate, 0.75 rescaled": Method(0.75, compression(), rescale=True),
-        "conservative, 0.75": Method(0.75, compression(scheme="conservative")),
-        "aggressive, 0.75": Method(0.75, compression(scheme="aggressive")),
-        "moderate, 0.5": Method(0.5, compression()),
+    """FedAvg, figure 2.5's grid on rescaled parts, and beside it parts as in the paper, and EDEN."""
+    schemes = {name: compression(scheme=name) for name in ("conservative", "moderate", "aggressive")}
+    whole = {name: Method(1.0, scheme) for name, scheme in schemes.items()}
+    parts = {
+        f"{name}, {width} rescaled": Method(width, scheme, rescale=True)
+        for name, scheme in schemes.items()
+        for width in (0.75, 0.5)
+    }
+    others = {
+        "moderate, 0.75": Method(0.75, schemes["moderate"]),
         "eden 2, 0.75 rescaled": Method(0.75, eden(bits=2), rescale=True),
     }
+    return {"FedAvg": Method(), **whole, **parts, **others}
 
 
 class Study:
@@ -80,6 +86,14 @@ class Study:
                 progress, _ = engine.train(algorithm, progress, rounds)
                 accuracies.append(round(float(engine.judge(algorithm, progress, "test").accuracy or 0.0), 5))
         return {"accuracies": accuracies, "bytes_down": down, "bytes_up": up}
+
+
+def taken_up(done: list[dict[str, Any]], method: str, seed: int, rounds: int) -> dict[str, Any] | None:
+    """A kept run of so many rounds, or the beginning of a longer one."""
+    for run in done:
+        if (run["method"], run["seed"]) == (method, seed) and run["rounds"] >= rounds:
+            return {**run, "rounds": rounds, "accuracies": run["accuracies"][: rounds // EVERY]}
+    return None
 
 
 def rounds_to(accuracies: list[float], target: float) -> int | None:
@@ -146,7 +160,7 @@ def main() -> None:
     for seed in range(options.seeds):
         for name in ["FedAvg", *(one for one in options.methods if one != "FedAvg")]:
             key = {"method": name, "seed": seed, "rounds": options.rounds}
-            run = next((one for one in done if one | key == one), None)
+            run = taken_up(done, name, seed, options.rounds)
             if run is None:
                 run = {**key, **study.run(methods()[name], seed)}
                 if kept:

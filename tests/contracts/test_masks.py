@@ -6,6 +6,7 @@ import pytest
 
 from tests.contracts.test_halves import deployed, simulated
 from tests.support.images.folder import disc
+from wardround.core.chain import identity
 from wardround.core.contracts import Scores, Task
 from wardround.core.errors import Diverged, Refusal
 from wardround.core.federation import assemble
@@ -13,7 +14,6 @@ from wardround.core.overlap import dice_of
 from wardround.engine import registry
 from wardround.engine.simulate import Simulation
 from wardround.models.images.u_net import u_net
-from wardround.study.assemble import transform_of
 
 SIDE, TASK = 8, Task((8, 8, 1), (), "mask", segmentation=True)
 REFUSED = {
@@ -48,7 +48,7 @@ def check_both_halves(name, **settings):
     """What the sites learn over real distances is what the simulation learns, and it is finite."""
     model, algorithm = made(name, **settings)
     params, data = model.init(jax.random.key(0)), federation_of()
-    plain = transform_of(())
+    plain = identity()
     progress, scores = simulated(algorithm, plain, data, params)
     other, _, _ = deployed(algorithm, plain, data, params, predicts=False)
     for one, two in zip(jax.tree.leaves(progress.server), jax.tree.leaves(other.server), strict=True):

@@ -18,6 +18,7 @@ from wardround.data.table import Partition
 from wardround.study import assemble
 from wardround.study.file import Study, parse_study, read_study
 from wardround.study.methods import compared_methods, own_method
+from wardround.study.transform_chain import transform_of
 
 LEAST: dict[str, Any] = {"study": {"name": "t", "rounds": 5}, "data": {"source": "triage"}}
 
@@ -184,8 +185,8 @@ def test_participation(said: dict[str, Any], largest: int, first: list[int] | No
 
 def test_transforms_in_a_chain_are_found_once() -> None:
     study = parse_study({**LEAST, "transforms": [{"name": "clip", "norm": 2.0}]}, where="")
-    assert assemble.transform_of(study.transforms) is assemble.transform_of(study.transforms)
-    none = assemble.transform_of([])
+    assert transform_of(study) is transform_of(study)
+    none = transform_of(parse_study(LEAST, where=""))
     assert not none.sum_only
 
 

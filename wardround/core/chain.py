@@ -1,13 +1,13 @@
 """Several transforms as one: down and up in the order given, receive and release in reverse."""
 
-from collections.abc import Callable, Sequence
-from functools import cache
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, lru_cache
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from wardround.core.contracts import OWED, Key, Message, Transform, Tree
+from wardround.core.contracts import OWED, Algorithm, Array, Key, Message, Tailoring, Transform, Tree
 from wardround.core.errors import Refusal
 
 Up = Callable[[Message, Message, Key], Message]
@@ -48,6 +48,20 @@ def chain(transforms: Sequence[Transform]) -> Transform:
             "a transform that carries something from round to round stands beside one that draws noise at the site",
             where="[[transforms]]",
             remedy="leave one of the two out",
+        )
+    tailorings = [link.tailoring for link in links if link.tailoring]
+    if len(tailorings) > 1:
+        raise Refusal(
+            "two transforms choose by the sites' lines (auto with lines)",
+            where="[[transforms]]",
+            remedy="name it once",
+        )
+    if tailorings and any(link.init_carried for link in links):
+        raise Refusal(
+            "compression by the sites' lines (auto with lines) stands beside a transform that carries something from "
+            "round to round (top_k)",
+            where="[[transforms]]",
+            remedy="leave one of the two out, or give auto one line for all sites",
         )
     if len(links) <= 1:
         return links[0] if links else identity()
@@ -96,6 +110,12 @@ def chain(transforms: Sequence[Transform]) -> Transform:
         limit=" and ".join(link.limit for link in links if link.limit),
         words=" ".join(link.words for link in links if link.words),
         coded=any(link.coded for link in links),
+        tailoring=tailorings[0] if tailorings else None,
+        choices=tuple(
+            chain([*links[:place], way, *links[place + 1 :]])
+            for place, link in enumerate(links)
+            for way in link.choices
+        ),
         **carrying(links),
     )
 
@@ -143,23 +163,76 @@ def drop_array(message: Message, name: str) -> Message:
     return Message({key: value for key, value in message.arrays.items() if key != name}, message.meta)
 
 
-CHOICE = "choice/"
-"""How an array without entries begins that tells which of several ways a message took."""
+@lru_cache(maxsize=64)
+def tailored(algorithm: Algorithm, transform: Transform) -> Algorithm:
+    """The algorithm whose messages differ from site to site as its own tailoring, and the transform's, want it."""
+    own, other = algorithm.tailoring, transform.tailoring
+    if other is None or algorithm.silent or algorithm.pools:
+        return algorithm
+    return algorithm._replace(tailoring=other if own is None else both_tailorings(own, other))
 
 
-def marked_choice(message: Message, name: str) -> Message:
-    """The message with a mark of no bytes that tells by which way it came."""
-    return Message({**message.arrays, f"{CHOICE}{name}": jnp.zeros(0, jnp.float32)}, message.meta)
+def both_tailorings(first: Tailoring, second: Tailoring) -> Tailoring:
+    """Cut by the first and then by the second; a kind is a kind of each."""
+
+    def cut(said: Message, kind: int, site: Array, key: Key) -> Message:
+        return second.cut(first.cut(said, kind // second.kinds, site, key), kind % second.kinds, site, key)
+
+    def fit(said: Message, answer: Message, kind: int, site: Array, key: Key) -> Message:
+        fitted = second.fit(said, answer, kind % second.kinds, site, key)
+        return first.fit(said, fitted, kind // second.kinds, site, key)
+
+    return Tailoring(
+        first.kinds * second.kinds,
+        lambda sites: first.kind_of(sites) * second.kinds + second.kind_of(sites),
+        cut,
+        fit,
+    )
 
 
-def chosen_marker(message: Message) -> tuple[str, Message]:
-    """The way that a message tells, and the message without the mark."""
-    (mark,) = (name for name in message.arrays if name.startswith(CHOICE))
-    return mark.removeprefix(CHOICE), drop_array(message, mark)
+CHOICE, LINE = "choice/", "line/"
+"""How arrays without entries begin that tell which of several ways a message took, and to what kind of line."""
+
+
+def marked(message: Message, mark: str, name: str) -> Message:
+    """The message with a mark of no bytes."""
+    return Message({**message.arrays, f"{mark}{name}": jnp.zeros(0, jnp.float32)}, message.meta)
+
+
+def mark_of(message: Message, mark: str) -> str | None:
+    """What a message was marked with, if it was."""
+    return next((name.removeprefix(mark) for name in message.arrays if name.startswith(mark)), None)
+
+
+def without_marks(message: Message) -> Message:
+    return Message(
+        {name: tree for name, tree in message.arrays.items() if not name.startswith((CHOICE, LINE))}, message.meta
+    )
 
 
 def choices_in(down: Message, up: Message) -> dict[str, str]:
     """Which ways the messages of a round took, where they tell it."""
-    found = {"down": down.arrays, "up": up.arrays}
-    marks = {way: [name for name in arrays if name.startswith(CHOICE)] for way, arrays in found.items()}
-    return {way: names[0].removeprefix(CHOICE) for way, names in marks.items() if names}
+    found = {"down": mark_of(down, CHOICE), "up": mark_of(up, CHOICE)}
+    return {way: name for way, name in found.items() if name is not None}
+
+
+class ChosenWay(NamedTuple):
+    """What was chosen for some sites of a round; their names where they are not too many."""
+
+    choices: Mapping[str, str]
+    many: int
+    sites: Sequence[str]
+
+
+def choices_told(ways: Sequence[ChosenWay]) -> dict[str, Any]:
+    """For a round's record: the one choice, or under "lines" every choice with the sites that it was made for."""
+    groups: dict[tuple[tuple[str, str], ...], list[ChosenWay]] = {}
+    for way in ways:
+        groups.setdefault(tuple(way.choices.items()), []).append(way)
+    if len(groups) < 2:
+        return dict(next(iter(groups), ()))
+    told = []
+    for choices, own in sorted(groups.items()):
+        count, names = sum(way.many for way in own), [site for way in own for site in way.sites]
+        told.append({**dict(choices), "count": count, "sites": sorted(names) if len(names) == count else []})
+    return {"lines": told}

@@ -289,6 +289,10 @@ class Transform(NamedTuple):
     """What a site carries for it from round to round, at first, from an answer of zeros; none carries nothing."""
     up_carried: Callable[[Message, Message, Tree, Key], tuple[Message, Tree]] | None = None
     """`up` where something is carried: given it before the key, and giving what is carried on beside the answer."""
+    tailoring: Tailoring | None = None
+    """Where it works otherwise for one site than for another: `cut` marks the message by which it tells them apart."""
+    choices: tuple["Transform", ...] = ()
+    """Those among which it chooses by the size of a message; what leaves is as large as one of theirs."""
 
     @property
     def must_be_last(self) -> bool:

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from wardround.core import trees
-from wardround.core.chain import first_carried, identity
+from wardround.core.chain import first_carried, identity, tailored
 from wardround.core.contracts import (
     Algorithm,
     Message,
@@ -50,11 +50,9 @@ from wardround.engine.program import (
 )
 from wardround.engine.shared_programs import number_of
 from wardround.engine.split_round import begin_states, empty_answer, plain_message
-from wardround.engine.traffic import RoundTraffic, round_traffic
+from wardround.engine.traffic import NAMED, RoundTraffic, choices_of_round, round_traffic
 
 Cohort = np.ndarray[Any, Any]
-NAMED = 100
-"""Cohorts up to this size are named in the round records."""
 ROUNDS_IN_A_CALL = 64
 """Rounds in one call of a program, at most."""
 QUICK_ENOUGH = 1_000_000_000
@@ -113,6 +111,7 @@ class Simulation:
         return jax.eval_shape(lambda given: self._first_state(algorithm, given), params)
 
     def _first_state(self, algorithm: Algorithm, params: Params) -> Progress:
+        algorithm = tailored(algorithm, self.transform)
         self._refuse_bad_combinations(algorithm)
         shape = self.shape(algorithm, params)
         population = len(self._training(algorithm).sites)
@@ -131,6 +130,7 @@ class Simulation:
         self, algorithm: Algorithm, progress: Progress, rounds: Sequence[tuple[int, Cohort]]
     ) -> tuple[Progress, list[RoundRecord]]:
         """Do these rounds; raises Diverged, naming round and sites, when an answer is not finite."""
+        algorithm = tailored(algorithm, self.transform)
         if algorithm.pools:
             rounds = [(number, np.zeros(1, np.int64)) for number, _ in rounds]
         for number, cohort in rounds:
@@ -350,7 +350,7 @@ class Simulation:
         sites, kinds = self._training(algorithm).sites, self._kinds(algorithm)
         each = {int(kind): self._bytes_of_kind(algorithm, progress, int(kind)) for kind in np.unique(kinds)}
         down, up = (np.array([each.get(kind, (0, 0))[way] for kind in range(max(each) + 1)])[kinds] for way in (0, 1))
-        choices = {} if algorithm.silent else self._round_traffic(algorithm, progress, int(kinds[0])).choices
+        told = {one: {} if algorithm.silent else self._round_traffic(algorithm, progress, one).choices for one in each}
         return [
             RoundRecord(
                 round=number,
@@ -361,13 +361,14 @@ class Simulation:
                 cpu_seconds=cpu / len(rounds),
                 bytes_down=int(down[cohort].sum()),
                 bytes_up=int(up[cohort].sum()),
-                measures={"compression": choices} if choices else {},
+                measures={"compression": found} if (found := choices_of_round(told, kinds, sites, cohort)) else {},
             )
             for number, cohort in rounds
         ]
 
     def message_bytes(self, algorithm: Algorithm, progress: Progress) -> tuple[int, int]:
         """Bytes of the largest message each way, as it would travel; none for a baseline that never sends any."""
+        algorithm = tailored(algorithm, self.transform)
         return max(self._bytes_of_kind(algorithm, progress, int(kind)) for kind in np.unique(self._kinds(algorithm)))
 
     def _bytes_of_kind(self, algorithm: Algorithm, progress: Progress, kind: int) -> tuple[int, int]:

@@ -1,15 +1,20 @@
 """What travels in a round between the server and a site, told by tracing: nothing is computed."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
+import numpy as np
 
 from wardround.core import trees
-from wardround.core.chain import choices_in
+from wardround.core.chain import ChosenWay, choices_in, choices_told
 from wardround.core.contracts import Algorithm, Message, Progress, Transform, Tree
 from wardround.engine.flatten import Form, form_of
 from wardround.engine.program import server_message, without_kept
 from wardround.engine.split_round import added_shapes, answer_shapes, sent_shapes
+
+NAMED = 100
+"""Cohorts up to this size are named in the round records."""
 
 
 class RoundTraffic(NamedTuple):
@@ -37,6 +42,25 @@ def round_traffic(algorithm: Algorithm, transform: Transform, progress: Progress
     added = added_shapes(algorithm, transform, progress, left, kind)
     up = (transform.bytes_up or trees.nbytes)(left)
     return RoundTraffic(trees.nbytes(sent), up, form_of((said, states)), form_of(added), choices_in(sent, left))
+
+
+def choices_of_round(
+    choices: Mapping[int, dict[str, str]],
+    kinds: np.ndarray[Any, Any],
+    sites: Sequence[str],
+    cohort: np.ndarray[Any, Any],
+) -> dict[str, Any]:
+    """What was chosen for the sites of a round, from the choices for each kind of message and every site's kind."""
+    if len(choices) == 1:
+        return next(iter(choices.values()))
+    each = {kind: cohort[kinds[cohort] == kind] for kind in choices}
+    return choices_told(
+        [
+            ChosenWay(choices[kind], len(own), [sites[int(site)] for site in own] if len(own) <= NAMED else [])
+            for kind, own in each.items()
+            if len(own)
+        ]
+    )
 
 
 def one_site_shapes(clients: Tree) -> Tree:

@@ -44,6 +44,27 @@ def underfit_note(labels: Sequence[str], rounds: int) -> str:
     )
 
 
+def compression_notes(records: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What was chosen where compression follows from the line, from the records of the rounds."""
+    found = [dict(one["measures"]["compression"]) for one in records if "compression" in one.get("measures", {})]
+    told = dict.fromkeys((one.get("down", ""), one.get("up", "")) for one in found if "lines" not in one)
+    notes = [f"Compression chosen for the line: {down} to the sites, {up} from them." for down, up in told]
+    # Other sites take part in another round, and each site's messages always go the same way.
+    sites: dict[tuple[str, str], dict[str, None]] = {}
+    most: dict[tuple[str, str], int] = {}
+    for one in (line for record in found for line in record.get("lines", ())):
+        way = one.get("down", ""), one.get("up", "")
+        sites.setdefault(way, {}).update(dict.fromkeys(one["sites"]))
+        most[way] = max(most.get(way, 0), one["count"])
+    if sites:
+        each = [
+            f"{down} to and {up} from {', '.join(names) if len(names) >= most[down, up] else f'{most[down, up]} sites'}"
+            for (down, up), names in sites.items()
+        ]
+        notes.append(f"Compression chosen for each site's line: {'; '.join(each)}.")
+    return notes
+
+
 def retrain_note(without: Sequence[str]) -> str:
     return f"Trained without {', '.join(without)}, as if {'it' if len(without) == 1 else 'they'} had never taken part."
 

@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from wardround.core.chain import chain
 from wardround.core.components.recipes import Recipe
-from wardround.core.contracts import Algorithm, Model, Site, Task, Transform
+from wardround.core.contracts import Algorithm, Model, Site, Task
 from wardround.core.errors import Refusal
 from wardround.core.federation import PARTS, Federation
 from wardround.data.assembly import as_names
@@ -37,7 +36,7 @@ from wardround.study.data_rules import (
     refuse_user_shares,
     shares_by_role,
 )
-from wardround.study.file import CleaningSection, DataSection, Named, ParticipationSection, Settings, Study
+from wardround.study.file import CleaningSection, DataSection, ParticipationSection, Settings, Study
 from wardround.study.methods import Method, asking_site, site_settings
 from wardround.study.release_noise import statistics_noise, statistics_steps
 from wardround.study.sections.votes import model_said, vote_notes
@@ -322,7 +321,7 @@ def words_of(study: Study, method: Method, task: Task, sites: Sequence[str]) -> 
     refuse_for_survival(study, method, task)
     component = registry.find("algorithm", method.algorithm, where="[algorithm]")
     settings = {**dict(method.settings), **asking_site(study, component, sites)}
-    settings |= site_settings(study, component, settings, sites)
+    settings |= site_settings(study.deploy.sites, component, settings, sites, "[algorithm]")
     aggregator = registry.find("aggregator", study.aggregator.name, where="[aggregator]")
     # Checked before they become the key of a cache: a table where a number belongs could not even be looked up.
     registry.check_settings(component, settings, "[algorithm]")
@@ -356,31 +355,6 @@ def _algorithm(
     combined = aggregator.build(where="[aggregator]", **dict(aggregator_settings))
     algorithm: Algorithm = component.build(model, combined, where="[algorithm]", **dict(settings))
     return algorithm
-
-
-def links_of(transforms: Sequence[Named]) -> tuple[Transform, ...]:
-    """The transforms one by one, as they are told to the sites; the same words give the same objects."""
-    for one in transforms:
-        component = registry.find("transform", one.name, where="[[transforms]]")
-        registry.check_settings(component, one.settings, "[[transforms]]")
-    return tuple(_link(one.name, freeze(one.settings)) for one in transforms)
-
-
-@lru_cache(maxsize=64)
-def _link(name: str, settings: tuple[tuple[str, Any], ...]) -> Transform:
-    component = registry.find("transform", name)
-    link: Transform = component.build(where="[[transforms]]", **dict(settings))
-    return link
-
-
-@lru_cache(maxsize=16)
-def _chained(links: tuple[Transform, ...]) -> Transform:
-    return chain(links)
-
-
-def transform_of(transforms: Sequence[Named]) -> Transform:
-    """All transforms as one; the same words give the same object, so that repeats share compiled programs."""
-    return _chained(links_of(transforms))
 
 
 def participation_of(study: Study, sites: Sequence[str], seed: int) -> Participation:

@@ -117,15 +117,20 @@ def asking_site(study: Study, component: registry.Component, sites: Sequence[str
     return {"user": site_number(study.study.user, sites)}
 
 
-def site_settings(study: Study, component: registry.Component, settings: Settings, sites: Sequence[str]) -> Settings:
-    """Settings that are given by the sites' names as the component takes them: one number a site, in their order."""
+def site_settings(
+    listed: Sequence[str], component: registry.Component, settings: Settings, sites: Sequence[str], section: str
+) -> Settings:
+    """Settings that are given by the sites' names as the component takes them: one number a site, in their order.
+
+    Names that the study lists are known, too, though these sites are not there.
+    """
     found = {}
     for parameter in component.parameters:
         said = settings.get(parameter.name)
         if SiteNumbers() in get_args(parameter.annotation) and isinstance(said, Mapping):
-            known = tuple(dict.fromkeys([*sites, *study.deploy.sites]))
+            known = tuple(dict.fromkeys([*sites, *listed]))
             for name, number in said.items():
-                where = f"[algorithm] {parameter.name}"
+                where = f"{section} {parameter.name}"
                 if name not in known:
                     remedy = registry.suggest_name(name, known[:100])
                     raise Refusal(f"there is no site called '{name}'", where=where, remedy=remedy)

@@ -1,18 +1,26 @@
-"""Compression that follows from the line: none, or the gentlest scheme with which a message arrives in time.
+"""Compression that follows from each site's line: none, or the gentlest scheme with which a message arrives in time.
 
-You say the slowest site's line in megabits a second, as measured there, and how many seconds a message may take. Each
-direction by itself takes the first of no compression, conservative, moderate and aggressive (see compression) with
-which a message of the study's model is there within `seconds`. It depends on nothing but these two numbers and the
-model's size, so it is the same in every round and at every site, and whoever approves the study can work it out. Round
-records, status and report tell what was chosen. A study whose messages would be late even so is refused.
+`lines` are the sites' lines in megabits a second by name, as measured; `megabits` is the line of a site that is not
+named. A coordinator of real sites adds the speeds that its sites' lines have shown (see docs/how-to/compress.md) before
+it offers the study, so they are part of what is approved. For each line and direction the first of no compression,
+conservative, moderate and aggressive (see compression) is taken with which a message of the study's model is there
+within `seconds`. It depends on nothing but these numbers and the model's size, so it is the same in every round, and
+whoever approves the study can work it out. Round records, status and report tell what was chosen for whom. A study
+whose messages would be late even so is refused. Codes are read one by one: under a secure sum, which adds all sites'
+answers on one grid, it is refused.
 """
 
+from functools import lru_cache
+from typing import Any
+
 import jax
+import jax.numpy as jnp
+import numpy as np
 
 from wardround.core import trees
-from wardround.core.bounds import Positive
-from wardround.core.chain import chosen_marker, identity, marked_choice
-from wardround.core.contracts import Key, Message, Transform, Tree
+from wardround.core.bounds import BySite, Positive
+from wardround.core.chain import CHOICE, LINE, identity, mark_of, marked, without_marks
+from wardround.core.contracts import Key, Message, Tailoring, Transform, Tree
 from wardround.core.errors import Refusal
 from wardround.transforms.codec import SMALLEST, Smallest
 from wardround.transforms.compression import SCHEMES, compression
@@ -20,56 +28,99 @@ from wardround.transforms.compression import SCHEMES, compression
 NOTHING = "none"
 
 
-def auto(*, megabits: Positive = 10.0, seconds: Positive = 60.0, smallest: Smallest = SMALLEST) -> Transform:
-    """Takes the gentlest compression with which messages arrive in time over the slowest line (megabits a second)."""
+def auto(
+    *, megabits: Positive = 10.0, lines: BySite = (), seconds: Positive = 60.0, smallest: Smallest = SMALLEST
+) -> Transform:
+    """Takes the gentlest compression with which messages arrive in time over a site's line (megabits a second)."""
     ways = {NOTHING: identity()} | {name: compression(scheme=name, smallest=smallest) for name in reversed(SCHEMES)}
-    most = megabits * 1e6 / 8 * seconds
+    speeds = tuple(sorted({own or megabits for own in lines} or {megabits}, reverse=True))
+    kinds = np.array([speeds.index(own or megabits) for own in lines], np.int64)
 
-    def choose(message: Message, way: str) -> str:
+    def choose(message: Message, way: str, kind: int) -> str:
         size = 0
         for name, link in ways.items():
             size = bytes_of(link, message, way)
-            if size <= most:
+            if size <= speeds[kind] * 1e6 / 8 * seconds:
                 return name
         raise Refusal(
             f"a message of {size:,} bytes, compressed as far as it goes, takes longer than {seconds:g} seconds over a "
-            f"line of {megabits:g} megabits a second",
+            f"line of {speeds[kind]:g} megabits a second",
             where="[[transforms]] auto",
             remedy="give it more seconds, choose a smaller model, or leave the slowest site out",
         )
 
+    def send_down(name: str, message: Message, key: Key) -> Message:
+        if mark_of(message, CHOICE) is not None:
+            raise Refusal("auto is named twice", where="[[transforms]]", remedy="name it once")
+        line, plain = mark_of(message, LINE), without_marks(message)
+        sent = marked(ways[name].down(ways[name].init(plain), plain, key), CHOICE, name)
+        return sent if line is None else marked(sent, LINE, line)
+
+    def send_up(name: str, received: Message, answer: Message, key: Key) -> Message:
+        return marked(ways[name].up(received, answer, key), CHOICE, name)
+
     def down(state: Tree, message: Message, key: Key) -> Message:
-        name = choose(message, "down")
-        return marked_choice(ways[name].down(ways[name].init(message), message, key), name)
+        return send_down(choose(without_marks(message), "down", int(mark_of(message, LINE) or 0)), message, key)
 
     def up(received: Message, answer: Message, key: Key) -> Message:
-        name = choose(answer, "up")
-        return marked_choice(ways[name].up(received, answer, key), name)
+        return send_up(choose(answer, "up", int(mark_of(received, LINE) or 0)), received, answer, key)
+
+    def always(name: str) -> Transform:
+        return identity()._replace(
+            down=lambda state, message, key: send_down(name, message, key),
+            up=lambda received, answer, key: send_up(name, received, answer, key),
+            coded=True,
+        )
 
     def receive(message: Message) -> Message:
-        name, rest = chosen_marker(message)
-        return ways[name].receive(rest)
+        return ways[mark_of(message, CHOICE) or NOTHING].receive(without_marks(message))
 
     def release(state: Tree, message: Message) -> Message:
-        name, rest = chosen_marker(message)
-        return ways[name].release(ways[name].init(rest), rest)
+        link, rest = ways[mark_of(message, CHOICE) or NOTHING], without_marks(message)
+        return link.release(link.init(rest), rest)
 
+    def kind_of(sites: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        if np.max(sites, initial=0) >= len(kinds):
+            raise Refusal(
+                f"lines has {len(kinds)} numbers, and there are {int(np.max(sites)) + 1} sites or more",
+                where="[[transforms]] auto",
+                remedy='give one for each site, or name single sites: lines = {"North" = 0.5}',
+            )
+        return kinds[sites]
+
+    several = Tailoring(
+        kinds=len(speeds),
+        kind_of=kind_of,
+        cut=lambda said, kind, site, key: marked(said, LINE, str(kind)),
+        fit=lambda said, answer, kind, site, key: answer,
+    )
+    over = " or ".join(f"{speed:g}" for speed in speeds)
     return identity()._replace(
         down=down,
         receive=receive,
         up=up,
         release=release,
         coded=True,
+        tailoring=several if len(speeds) > 1 else None,
+        choices=tuple(map(always, ways)),
         words=f"Messages are compressed as little as possible (not at all, or by the scheme conservative, moderate or "
-        f"aggressive), so that each takes {seconds:g} seconds at most over a line of {megabits:g} megabits a second.",
+        f"aggressive), so that each takes {seconds:g} seconds at most over a line of {over} megabits a second"
+        f"{', as each site has it' if len(speeds) > 1 else ''}.",
     )
 
 
 def bytes_of(link: Transform, message: Message, way: str) -> int:
-    """Of a message of this form, found out without computing it."""
-    key = jax.random.key(0)
+    """Of a message of this form, found out without computing it, and once."""
+    leaves, structure = jax.tree.flatten(message)
+    return _traced_bytes(link, way, structure, tuple((jnp.shape(leaf), jnp.result_type(leaf)) for leaf in leaves))
+
+
+@lru_cache(maxsize=256)
+def _traced_bytes(link: Transform, way: str, structure: Any, shapes: tuple[Any, ...]) -> int:
+    message, key = jax.tree.unflatten(structure, [jax.ShapeDtypeStruct(*shape) for shape in shapes]), jax.random.key(0)
 
     def sent(one: Message) -> Message:
         return link.up(one, one, key) if way == "up" else link.down(link.init(one), one, key)
 
-    return trees.nbytes(jax.eval_shape(sent, message))
+    with jax.disable_jit(False):  # else loops would be walked through step by step
+        return trees.nbytes(jax.eval_shape(sent, message))

@@ -58,6 +58,7 @@ from wardround.study.analyses.analysis_noise import (
 )
 from wardround.study.data_rules import refuse_dropped_rows
 from wardround.study.file import Study
+from wardround.study.transform_chain import transform_of
 from wardround.workflows.expert import keep_functions, recorded_expert, with_judges
 
 MOST_TOLD = 20
@@ -86,7 +87,7 @@ def check_analysis(study: Study) -> AnalysisPlan:
     refuse_unfit(study, analysis)
     refuse_dropped_rows(study)
     table = table_of(study)
-    refuse_few(assemble.transform_of(study.transforms), len(table.sites), "[[transforms]]")
+    refuse_few(transform_of(study, tuple(table.sites)), len(table.sites), "[[transforms]]")
     where = [f"site {name}, {table.origin}" for name in table.sites]
     noised = is_noised(study, analysis)
     tables = [

@@ -17,7 +17,7 @@ from wardround.engine.budget import UNLIMITED, CostBudget
 from wardround.engine.fit import FitResult, Schedule, fit, words_of_stop
 from wardround.engine.participation import restrict
 from wardround.engine.simulate import Simulation
-from wardround.report.notes import underfit_note
+from wardround.report.notes import compression_notes, underfit_note
 from wardround.runs.clinical.figures import ClinicalFigures
 from wardround.runs.file_names import MODEL, PERSONAL, method_file
 from wardround.runs.folder import RunFolder, digest
@@ -273,13 +273,6 @@ def planned_budget(plan: TrainingPlan, engine: Simulation, params: Params) -> Co
         message_bytes=sum(engine.message_bytes(plan.algorithm, shapes)),
         first=(len(cohort), rows),
     )
-
-
-def compression_notes(records: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What was chosen where compression follows from the line."""
-    found = [dict(one["measures"]["compression"]) for one in records if "compression" in one.get("measures", {})]
-    told = dict.fromkeys((one.get("down", ""), one.get("up", "")) for one in found)
-    return [f"Compression chosen for the line: {down} to the sites, {up} from them." for down, up in told]
 
 
 def budget_notes(study: Study, fitted: FitResult, label: str) -> list[str]:

@@ -25,6 +25,7 @@ from wardround.study.file import Study
 from wardround.study.methods import Method
 from wardround.study.noised_figures import simulated_look
 from wardround.study.privacy import Protection
+from wardround.study.transform_chain import transform_of
 from wardround.workflows.partners.choose import refuse_partner_choice, refuse_user, user_of
 
 
@@ -99,7 +100,7 @@ def draft(study: Study, setting: Setting, method: Method, repeat: int = 0) -> Tr
         repeat,
         model=assemble.model_of(study, federation.task),
         algorithm=assemble.build(bare, method, federation.task, federation.sites),
-        transform=assemble.transform_of(study.transforms),
+        transform=transform_of(study, federation.sites),
         participation=assemble.participation_of(study, federation.sites, seed),
         evaluated=evaluated_sites(study, setting, study.study.seed),
     )

@@ -26,9 +26,9 @@ from wardround.deploy.site.analyses.releases import analysis_releases
 from wardround.deploy.site.analyses.worker import AnalysisWorker, checked_answer
 from wardround.deploy.site.policy_file import set_policy
 from wardround.runs.folder import RunFolder
-from wardround.study import assemble
 from wardround.study.analyses.analysis import analysis_recipe
 from wardround.study.file import parse_study
+from wardround.study.transform_chain import links_of
 from wardround.weak_supervision.search import shapes
 from wardround.weak_supervision.search.vote_groups import as_groups, differences
 from wardround.weak_supervision.search.words import LETTERS, from_codes, longer_ones, own_words, to_codes
@@ -105,7 +105,7 @@ def test_a_rule_that_one_patient_meets_teaches_a_site_nothing(tmp_path):
         sites=tuple(sorted(NAMES)),
         gatherer=Gatherer(submission.id, consortium, policy_of(submission), ignore),
         seed=study.study.seed,
-        transforms=assemble.links_of(study.transforms),
+        transforms=links_of(study),
         sums=tmp_path / "sums",
     )
     gather_approvals(engine.gatherer, submission, None, began=False)

@@ -1,5 +1,6 @@
 """Compressed rounds over sites' real homes: the bytes of the simulation, and what is kept, refused and told."""
 
+import json
 import struct
 
 import jax
@@ -10,7 +11,12 @@ from safetensors.numpy import load_file
 
 from tests.support.in_process import NAMES, Consortium, die_at, study_of
 from tests.support.results import plain
+from wardround.cli.consortium.status import site_words
 from wardround.core.contracts import Message
+from wardround.deploy.coordinator.queue import enqueue, read_submission
+from wardround.deploy.coordinator.status import coordinator_status
+from wardround.deploy.coordinator.studies.lines import keep_lines, known_lines
+from wardround.deploy.demo import make_coordinator
 from wardround.deploy.protocol.wire import decode, encode
 from wardround.deploy.trust.transcript.handout import read_source
 from wardround.deploy.trust.transcript.replay import replay
@@ -146,3 +152,82 @@ def test_a_secure_sum_of_few_bits_gives_the_simulations_model(consortium):
     traffic = simulation["methods"][0]["meters"]["traffic"]
     assert packed == [traffic["bytes_up_a_site_a_round"]] * len(NAMES)
     assert packed[0] / (traffic["bytes_down_a_site_a_round"] + 4) == pytest.approx(12 / 32, abs=0.06)
+
+
+# ---- by the sites' lines ----
+
+BY_LINE = {"name": "auto", "megabits": 1.0, "seconds": 1000.0, "smallest": 8}
+"""At 12e-6 megabits a second, 1,500 bytes take a thousand seconds."""
+
+
+def lined(**lines):
+    words = {**BY_LINE, **({"lines": lines} if lines else {})}
+    model = {"name": "mlp", "hidden": [64]}
+    return study_of("lines", 2, model=model, transforms=[words], deploy={"sites": list(NAMES)})
+
+
+@pytest.mark.slow
+def test_each_site_is_sent_what_its_line_carries_and_both_engines_agree(consortium):
+    study, seen = lined(bo=12e-6), {}
+
+    def watch(site, topic, header, reply):
+        seen.setdefault(site, set()).add(body_bytes(reply)) if topic == "round" else None
+        return reply
+
+    consortium.change = watch
+    consortium.conduct(study)
+    simulated(consortium, study)
+    records, folder = consortium.rounds(study), consortium.folder / "simulated"
+    theirs = list(RunFolder(folder).records())
+    # The two with fast lines answer with whole numbers, the third with at most as many bytes as its line carries.
+    assert seen["freetown"] == seen["kenema"]
+    assert max(seen["bo"]) <= 1500 < min(seen["kenema"])
+    for ours, its in zip(records, theirs, strict=True):
+        for word in ("bytes_down", "bytes_up"):
+            assert ours["measures"]["arrays"][word] == its[word]
+        assert ours["measures"]["compression"] == its["measures"]["compression"]
+        (slow, fast) = ours["measures"]["compression"]["lines"]
+        assert (slow["sites"], fast["sites"], fast["down"]) == (["bo"], ["freetown", "kenema"], "none")
+    mine, its = (load_file(one / "model.safetensors") for one in (consortium.run(study), folder))
+    assert all(np.abs(mine[array] - its[array]).max() <= 1e-4 for array in its)
+    report = replay(read_source(consortium.run(study)))
+    assert (report.problem, report.replayed) == ("", 2)
+    assert "from bo; none to and none from freetown, kenema." in (consortium.run(study) / "result.json").read_text()
+
+
+def test_measured_lines_become_part_of_what_is_approved(tmp_path):
+    home = make_coordinator(tmp_path / "coordinator", 1)
+    keep_lines(home, {"bo": 0.5, "elsewhere": 3.0})
+    keep_lines(home, {"freetown": 8.0})
+    assert known_lines(home) == {"bo": 0.5, "elsewhere": 3.0, "freetown": 8.0}
+    first = enqueue(home, lined(), "ann")
+    study, _ = read_submission(home.folder(first))
+    assert study.transforms[0].settings["lines"] == {"bo": 0.5, "freetown": 8.0}
+    # The same study again is the one that is there, though a line has shown another speed since.
+    keep_lines(home, {"bo": 0.1})
+    assert enqueue(home, lined(), "ann") == first
+    assert enqueue(home, study, "ann") == first
+    # What somebody says is not overruled, and is another study.
+    other, _ = read_submission(home.folder(enqueue(home, lined(bo=2.0), "ann")))
+    assert other.transforms[0].settings["lines"] == {"bo": 2.0, "freetown": 8.0}
+    plain, _ = read_submission(home.folder(enqueue(home, study_with("quantize"), "ann")))
+    assert "lines" not in plain.transforms[0].settings
+    # Status tells what the rounds of a study chose.
+    (home.folder(first) / "run").mkdir()
+    line = {"down": "none", "up": "moderate", "count": 1, "sites": ["bo"]}
+    record = {
+        "round": 1,
+        "seconds": 1.0,
+        "bytes_down": 1,
+        "bytes_up": 1,
+        "measures": {"compression": {"lines": [line]}},
+    }
+    (home.folder(first) / "run" / "rounds.jsonl").write_text(json.dumps(record) + "\n")
+    told = {one["study"]: one["compression"] for one in coordinator_status(home)["studies"]}
+    assert told[first] == ["Compression chosen for each site's line: none to and moderate from bo."]
+    assert {len(notes) for study, notes in told.items() if study != first} == {0}
+
+
+def test_status_tells_the_line_of_a_site():
+    site = {"revoked": "", "present": True, "late": "", "warning": "", "until": "2030-01-01", "line": 0.5}
+    assert site_words(site, alive=True) == "connected, line of 0.5 Mbit/s (certificate until 2030-01-01)"

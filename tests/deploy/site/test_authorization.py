@@ -23,6 +23,7 @@ from wardround.deploy.trust.audit_log import examine
 from wardround.queries.cards import cards, cards_of
 from wardround.study import assemble
 from wardround.study.methods import own_method
+from wardround.study.transform_chain import transform_of
 
 
 @pytest.fixture
@@ -100,7 +101,7 @@ def test_what_is_asked_must_be_what_was_approved(home):
     approvals.approve(home, offer.id, by="ben")
     access = HomeAccess(home)
     access.allow(offer.id, recipe_for(asked))
-    access.allow(offer.id, recipe_of(assemble.transform_of(asked.transforms)))
+    access.allow(offer.id, recipe_of(transform_of(asked)))
     for changed, what in (
         ({"algorithm": {"name": "fed_sgd"}}, "algorithm fed_sgd"),
         ({"algorithm": {"name": "fed_avg", "learning_rate": 50.0}}, "algorithm fed_avg"),
@@ -112,7 +113,7 @@ def test_what_is_asked_must_be_what_was_approved(home):
     ):
         with pytest.raises(Refusal, match=f"the study does not include the {what}"):
             access.allow(offer.id, recipe_for(small.study(**changed)))
-    looser = recipe_of(assemble.transform_of(small.study(transforms=[{"name": "clip", "norm": 9.0}]).transforms))
+    looser = recipe_of(transform_of(small.study(transforms=[{"name": "clip", "norm": 9.0}])))
     with pytest.raises(Refusal, match="does not include the transform clip"):
         access.allow(offer.id, looser)
     with pytest.raises(Refusal, match="the component model/from_torch is not allowed"):

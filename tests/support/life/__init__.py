@@ -57,6 +57,9 @@ class LocalParty:
         threading.Thread(target=answer, daemon=True).start()
         return asked
 
+    def speeds(self) -> dict[str, tuple[float, float]]:
+        return {}
+
     def movements(self) -> dict[str, Movement]:
         return {}
 

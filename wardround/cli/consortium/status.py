@@ -61,6 +61,7 @@ def study_lines(one: Mapping[str, Any], now: float) -> list[str]:
     lines = [words + (f"; {one['why']}" if one["why"] else "")]
     if one["state"] == "running":
         lines.append(f"    {doing_words(one)}deadline per site: {one['seconds_a_site']:.0f} s")
+    lines += [f"    {note}" for note in one.get("compression", ())]
     if one["state"] == "queued" and one.get("approved"):
         lines.append(f"    approved by {', '.join(one['approved'])}")
     lines += [f"    without {site}: {why}" for site, why in sorted((one.get("left_out") or {}).items())]
@@ -93,6 +94,7 @@ def site_words(site: Mapping[str, Any], alive: bool, now: float = 0.0) -> str:
     since = f" since {since_words(site['since'], now)}" if alive and site.get("since") else ""
     late = f", {site['late']}" if site["late"] else ""
     late += f", {transfer_words(site['moving'])}" if site.get("moving") else ""
+    late += f", line of {site['line']:g} Mbit/s" if site.get("line") else ""
     warning = f"; {site['warning']}" if site["warning"] else ""
     version = f"wardround {site['version']}, " if site.get("version") else ""
     until = f"certificate until {site['until']}"

@@ -13,7 +13,7 @@ import jax
 import numpy as np
 
 from wardround.core import trees
-from wardround.core.chain import chain, choices_in
+from wardround.core.chain import ChosenWay, chain, choices_in, choices_told, tailored
 from wardround.core.components.recipes import recipe_of, to_json
 from wardround.core.contracts import Algorithm, Message, Params, Progress, Query, Report, RoundRecord, Task, Transform
 from wardround.core.errors import Refusal
@@ -117,6 +117,7 @@ class Deployment:
         if max(policy.quorum, 1) < algorithm.aggregator.fewest <= len(self.sites):
             policy.quorum = algorithm.aggregator.fewest
         self._first[algorithm], self._begun[algorithm] = jax.device_get(params), set()
+        self._first[tailored(algorithm, self.transform)] = self._first[algorithm]
         return initial_progress(algorithm, self.transform, params, len(self.sites), row_of(self.task))
 
     def train(
@@ -252,10 +253,12 @@ class Deployment:
         self, algorithm: Algorithm, progress: Progress, number: int, cohort: list[str]
     ) -> tuple[Progress, RoundRecord]:
         started, cpu = time.perf_counter(), time.process_time()
-        sent = message_of_round(algorithm, self.transform, progress, seed=self.seed, number=number)
+        way = tailored(algorithm, self.transform)
+        sent = message_of_round(way, self.transform, progress, seed=self.seed, number=number)
         places = {site: index for index, site in enumerate(self.sites)}
-        each = self._site_messages(algorithm, progress, number, [places[site] for site in cohort])
+        each = self._site_messages(way, progress, number, [places[site] for site in cohort])
         shapes = self._answer_shapes(algorithm, progress, sent)
+        own: dict[str, Message] = {}
         point("coordinator.round.before_asking")
         total: Message | None
         if self.transform.sum_only:
@@ -268,7 +271,7 @@ class Deployment:
             after, sizes, absent, hashes, total = chosen
         else:
             own = {
-                site: self._answer_shapes(algorithm, progress, message, kind_at(algorithm, places[site]))
+                site: self._answer_shapes(way, progress, message, kind_at(way, places[site]))
                 for site, message in each.items()
             }
             answers, absent = self.gatherer.ask_quorum(
@@ -280,7 +283,7 @@ class Deployment:
                 check=bounded(
                     lambda reply: answer_problem(reply, own.get(str(reply.header.get("site")), shapes)),
                     lambda reply: weight_problem(reply, algorithm, self.limits),
-                    lambda reply: self._code_problem(algorithm, progress, number, reply),
+                    lambda reply: self._code_problem(way, progress, number, reply),
                 ),
                 most=max(largest_reply(Topic.ROUND, sizes_of(one)) for one in (own.values() or [shapes])),
             )
@@ -288,7 +291,7 @@ class Deployment:
             sizes = {site: trees.nbytes(one.message) for site, one in answers.items()}
             given = {places[site]: one.message for site, one in answers.items()}
             total = combined_answer(
-                *(algorithm, self.transform, progress, given, len(cohort), len(self.sites)),
+                *(way, self.transform, progress, given, len(cohort), len(self.sites)),
                 seed=self.seed,
                 number=number,
             )
@@ -312,7 +315,7 @@ class Deployment:
             bytes_down=traffic.down,
             bytes_up=traffic.up,
             measures={
-                **({"compression": choices} if (choices := choices_in(sent, shapes)) else {}),
+                **({"compression": choices} if (choices := choices_of(each, own) or choices_in(sent, shapes)) else {}),
                 **measures_of({site: absent[site] for site in cohort if site not in sizes}),
                 **({"line_bytes": traffic.line} if traffic.line else {}),
                 "arrays": {
@@ -348,6 +351,11 @@ class Deployment:
             key = jax.random.key(0)
             self._shapes[known] = jax.eval_shape(lambda sent, made: self.transform.up(sent, made, key), sent, made)
         return self._shapes[known]
+
+
+def choices_of(sent: Mapping[str, Message], shapes: Mapping[str, Message]) -> dict[str, Any]:
+    """What was chosen for each site's line, where every site is sent a message of its own."""
+    return choices_told([ChosenWay(choices_in(one, shapes[site]), 1, [site]) for site, one in sent.items() if shapes])
 
 
 def refuse_pooled(algorithm: Algorithm) -> None:

@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 
 from wardround.core.errors import Refusal
 from wardround.deploy.coordinator.studies.errands import forget_end
+from wardround.deploy.coordinator.studies.lines import with_lines
 from wardround.deploy.coordinator.two_servers.second_server import with_second
 from wardround.deploy.home import CoordinatorHome
 from wardround.deploy.protocol.study_id import DIGITS, is_meant, study_id
@@ -50,8 +51,8 @@ def enqueue(home: CoordinatorHome, study: Study, submitter: str, *, amends: str 
 
 
 def with_parties(study: Study, home: CoordinatorHome) -> Study:
-    """The study with all who take part and their keys: its sites, and for two servers the second one."""
-    return with_second(home, with_members(study, home))
+    """The study with all who take part and their keys (its sites, and for two servers the second one) and lines."""
+    return with_lines(with_second(home, with_members(study, home)), home)
 
 
 def with_members(study: Study, home: CoordinatorHome) -> Study:

@@ -54,6 +54,7 @@ from wardround.engine.checks import refuse_unseen
 from wardround.engine.fit import FitResult, Schedule, fit
 from wardround.evaluate.combined_block import combined_blocks
 from wardround.evaluate.metrics import default_metric, names_with
+from wardround.report.notes import compression_notes
 from wardround.runs.analyses.analysis_result import AnalysisResult
 from wardround.runs.folder import RunFolder, digest
 from wardround.runs.read import has_manifest
@@ -65,8 +66,9 @@ from wardround.study.file import PrivacySection, Study
 from wardround.study.methods import own_method
 from wardround.study.model_facts import model_facts, prediction_task
 from wardround.study.sections.votes import sketch_task
+from wardround.study.transform_chain import links_of
 from wardround.workflows.cost.budget import budget_of
-from wardround.workflows.run import budget_notes, compression_notes, meters_of, underfit_notes
+from wardround.workflows.run import budget_notes, meters_of, underfit_notes
 from wardround.workflows.training_plan import stopping_of
 
 
@@ -93,7 +95,7 @@ def conduct(
         sites=tuple(sorted(submission.sites)),
         gatherer=Gatherer(submission.id, transport, policy_of(submission), observer),
         seed=study.study.seed,
-        transforms=assemble.links_of(study.transforms),
+        transforms=links_of(study, sorted(submission.sites)),
         sums=folder.path / "sums",
         limits=RowLimits(folder.path / "limits.json"),
         noised=study.privacy is not None,
@@ -127,7 +129,7 @@ def refuse_impossible(submission: Submission, transport: Transport) -> None:
         sites=tuple(sorted(submission.sites)),
         gatherer=Gatherer(submission.id, transport, policy_of(submission)),
         seed=study.study.seed,
-        transforms=assemble.links_of(study.transforms),
+        transforms=links_of(study, sorted(submission.sites)),
         second=study.deploy.second,
     )
     refuse_early(study, engine)

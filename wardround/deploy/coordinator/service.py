@@ -45,6 +45,7 @@ from wardround.deploy.coordinator.studies.amendment import end_study, ending_of
 from wardround.deploy.coordinator.studies.desk import StudyDesk
 from wardround.deploy.coordinator.studies.errands import studies_with_errands
 from wardround.deploy.coordinator.studies.interruption import StudyTransport
+from wardround.deploy.coordinator.studies.lines import in_megabits, keep_lines
 from wardround.deploy.coordinator.studies.offers import Standing
 from wardround.deploy.coordinator.studies.process_state import coordinator_gauges, last_connections
 from wardround.deploy.coordinator.studies.submission import Submission
@@ -361,6 +362,7 @@ class Coordinator:
         present, revoked = self.party.present, self.transport.register.revoked_names()
         # The desk first: it tells of its studies while it holds its own lock, and would wait for whoever waits for it.
         with self.desk.unchanged(), self._writing, suppress(Refusal):
+            keep_lines(self.home, in_megabits(self.party.speeds()))
             words = {
                 **self.state,
                 "running": self.workload.words(),

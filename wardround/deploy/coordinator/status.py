@@ -8,11 +8,13 @@ from wardround import __version__
 from wardround.core import clock
 from wardround.deploy.coordinator.consortium import is_running
 from wardround.deploy.coordinator.queue import queued_studies
+from wardround.deploy.coordinator.studies.lines import known_lines
 from wardround.deploy.coordinator.studies.next_steps import next_steps
 from wardround.deploy.coordinator.studies.traffic import read_traffic
 from wardround.deploy.home import CoordinatorHome
 from wardround.deploy.protocol.wire import PROTOCOL
 from wardround.deploy.trust.certificates import certificate_summary, read_certificate
+from wardround.report.notes import compression_notes
 from wardround.runs.json_files import read_json
 from wardround.runs.read import read_rounds
 
@@ -23,7 +25,7 @@ def coordinator_status(home: CoordinatorHome) -> dict[str, Any]:
     here = set(status.get("present", ())) if alive else set()
     running = dict(status.get("running") or {}) if alive else {}
     missing = {site: why for words in running.values() for site, why in (words.get("missing") or {}).items()}
-    revoked = home.revoked()
+    revoked, lines = home.revoked(), known_lines(home)
     sites = []
     for path in sorted((home.path / "sites").glob("*.pem")):
         name, until = path.stem, certificate_summary(read_certificate(path)).until
@@ -34,6 +36,7 @@ def coordinator_status(home: CoordinatorHome) -> dict[str, Any]:
                 "since": ((status.get("connections") or {}).get(name) or {}).get("since"),
                 "late": missing.get(name, ""),
                 "moving": dict((status.get("moving") or {}).get(name) or {}) if alive else {},
+                "line": lines.get(name),
                 "warning": (status.get("warnings") or {}).get(name, "") if alive else "",
                 "version": (status.get("versions") or {}).get(name, "") if alive else "",
                 "revoked": str(revoked[name].get("when", "")) if name in revoked else "",
@@ -108,6 +111,7 @@ def study_facts(home: CoordinatorHome, path: Path, status: Mapping[str, Any], qu
         "bytes_up": up or sum(int(one["bytes_up"]) for one in rounds),
         "epsilon": (words.get("privacy") or {}).get("epsilon"),
         "epsilon_so_far": epsilon_so_far(rounds),
+        "compression": compression_notes(rounds),
         "folder": str(path.parent / "run"),
     }
 

@@ -43,10 +43,10 @@ from wardround.deploy.site.release.partner_questions import (
 )
 from wardround.deploy.site.release.privacy_budget import charged_epsilon
 from wardround.deploy.site.release.release_list import ASSUMED, Releases
-from wardround.study import assemble
 from wardround.study.file import Study
 from wardround.study.partners import asks_of
 from wardround.study.release_noise import release_noise
+from wardround.study.transform_chain import transform_of
 
 
 @dataclass(frozen=True)
@@ -306,7 +306,7 @@ def sent_per_round(study: Study, answer: AnswerSize | None, unknown: str) -> tup
         for name, count in answer.numbers.items()
     )
     size = f"about {format_bytes(answer.bytes)} per round, {format_bytes(answer.bytes * rounds)} in {rounds} rounds"
-    seen = filter(None, [assemble.transform_of(study.transforms).words, second_sentence(study)])
+    seen = filter(None, [transform_of(study).words, second_sentence(study)])
     return (f"In each round: {arrays}; {size}. Rows, labels and predictions are never sent.", *seen)
 
 

@@ -14,7 +14,7 @@ import jax
 import numpy as np
 
 from wardround.core import trees
-from wardround.core.chain import chain, first_carried
+from wardround.core.chain import chain, first_carried, tailored
 from wardround.core.components.recipes import Recipe, from_json, recipe_of
 from wardround.core.contracts import Algorithm, Message, Params, Query, Site, Task, Transform
 from wardround.core.errors import Refusal
@@ -329,7 +329,8 @@ class StudyWorker:
         words = asked.question.algorithm
         if self._shapes is None or self._shapes[0] != words:
             assert self.task is not None
-            algorithm, transform = self._make(asked.question.recipe), next(iter(self._chains.values()))
+            transform = next(iter(self._chains.values()))
+            algorithm = tailored(self._make(asked.question.recipe), transform)
             model = model_of(self.study, self.task)
             given = given_to(self.study, words, len(self.sites))
             kind = kind_at(algorithm, self.number)

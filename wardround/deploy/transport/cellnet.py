@@ -261,6 +261,10 @@ class Party:
                 found[one.target] = moved if one.target not in found else found[one.target].beside(moved)
         return found
 
+    def speeds(self) -> dict[str, tuple[float, float]]:
+        """Bytes in a second that the line of each party has shown, down and up; 0 where it has shown nothing yet."""
+        return {name: (peer.down.rate, peer.up.rate) for name, peer in list(self._peers.items())}
+
     def lines(self, target: str) -> PeerLines:
         return self._peers.setdefault(target, PeerLines(self._folder))
 

@@ -4,8 +4,10 @@ Springenberg, Dosovitskiy, Brox, Riedmiller, "Striving for Simplicity: The All C
 (All-CNN-C, made of its "Model C"): 3 x 3 convolutions of c, c and c filters, the third with stride 2; of 2c, 2c and 2c,
 the sixth with stride 2; of 2c; 1 x 1 of 2c and of one filter a class, whose mean over the image is the output. ReLU
 between all of them. With c = 96 it has 1,369,738 parameters on 32 x 32 colour images and ten classes. The paper's
-dropout, weight decay and schedule are left out; weights begin as He et al. (2015) draw them, since nine layers of
-smaller ones would pass on hardly anything. Layers are conv_0 to conv_8.
+dropout, weight decay, whitening and schedule are left out; weights begin as He et al. (2015) draw them, since nine
+layers of smaller ones would pass on hardly anything, and intensities from 0 to 1 are taken as numbers from -2 to 2:
+around 0 and of about unit spread, as those weights assume (else training hardly moves for a thousand steps). Layers are
+conv_0 to conv_8.
 """
 
 from itertools import pairwise
@@ -35,6 +37,7 @@ class AllConvNetwork(nn.Module):  # type: ignore[misc]
     def __call__(self, x: Array) -> Array:
         drawn = nn.initializers.he_normal()
         last = len(self.filters) - 1
+        x = 4.0 * (x - 0.5)
         for index, (features, size, stride) in enumerate(zip(self.filters, KERNELS, STRIDES, strict=True)):
             x = PatchConv(features, (size, size), stride, drawn, name=f"conv_{index}")(x)
             x = x if index == last else jax.nn.relu(x)

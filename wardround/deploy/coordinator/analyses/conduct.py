@@ -36,10 +36,10 @@ from wardround.privacy.secure_sum.wide_point import PRECISION, entries_of, from_
 from wardround.runs.analyses.analysis_result import AnalysisResult
 from wardround.runs.folder import RunFolder
 from wardround.runs.read import has_manifest
-from wardround.study import assemble
 from wardround.study.analyses.analysis import analysis_from, analysis_recipe, declared_levels, refuse_unfit
 from wardround.study.analyses.analysis_noise import analysis_noise, is_noised, privacy_sentence, with_deviation
 from wardround.study.file import Study
+from wardround.study.transform_chain import links_of
 from wardround.workflows.analysis import keep_model, record_of, result_of
 from wardround.workflows.expert import FolderExpert, keep_functions, recorded_expert, with_judges
 
@@ -88,7 +88,7 @@ def conduct_analysis(
         sites=tuple(sorted(submission.sites)),
         gatherer=Gatherer(submission.id, transport, policy_of(submission), observer),
         seed=study.study.seed,
-        transforms=assemble.links_of(study.transforms),
+        transforms=links_of(study, sorted(submission.sites)),
         sums=folder.path / "sums",
     )
     resume = has_manifest(folder.path)

@@ -49,8 +49,8 @@ from wardround.queries.names_of import MOST_NAMES
 from wardround.runs.explain.selection_file import KEPT
 from wardround.study.analyses.analysis import analysis_of
 from wardround.study.analyses.analysis_noise import analysis_noise, is_noised, with_noise
-from wardround.study.assemble import links_of
 from wardround.study.file import Study
+from wardround.study.transform_chain import links_of
 from wardround.weak_supervision.search.words import without_words
 
 Header = dict[str, Any]
@@ -172,7 +172,7 @@ class AnalysisWorker:
         """One step of an exchange of which only the sum is opened, and that of all sites: a part would be no answer."""
         assert self.sums is not None
         question = asked.question
-        said = [to_json(recipe_of(one)) for one in links_of(self.study.transforms)]
+        said = [to_json(recipe_of(one)) for one in links_of(self.study)]
         if not said or list(question.transforms) != said or question.seed != self.study.study.seed:
             raise Refusal("the approved study has no such secure sum", remedy=REMEDY)
         if self.agreed is None:

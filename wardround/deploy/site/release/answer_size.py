@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import jax
 import numpy as np
 
+from wardround.core.chain import tailored
 from wardround.core.contracts import Message
 from wardround.data.load import LoadedData, load
 from wardround.data.noised_preparation import StatisticsNoise
@@ -20,6 +21,7 @@ from wardround.study import assemble
 from wardround.study.file import Study
 from wardround.study.methods import own_method
 from wardround.study.release_noise import statistics_noise
+from wardround.study.transform_chain import transform_of
 
 HEADER = {"status": "ok", "study": "x" * 40, "round": 1000, "nonce": "x" * 32, "site": "x" * 20}
 """As long as the header of an answer usually is."""
@@ -83,8 +85,8 @@ def answer_of(study: Study, table: Table, loaded: LoadedData) -> AnswerSize:
     """What this site's answer would hold; nothing is trained."""
     federation = loaded.federation
     sites = list(dict.fromkeys([*table.sites, *([study.study.user] if study.study.user else [])]))
-    algorithm = assemble.build(with_some_noise(study), own_method(study), federation.task, sites)
-    transform = assemble.transform_of(study.transforms)
+    transform = transform_of(study, sites)
+    algorithm = tailored(assemble.build(with_some_noise(study), own_method(study), federation.task, sites), transform)
     params = assemble.model_of(study, federation.task).init(jax.random.key(0))
     server = algorithm.init(params, max(2, len(sites)))
     row = tuple(jax.ShapeDtypeStruct(part.shape[1:], part.dtype) for part in (federation.x, federation.y))

@@ -22,6 +22,7 @@ from wardround.study import assemble
 from wardround.study.data_rules import is_segmentation
 from wardround.study.file import Study
 from wardround.study.methods import own_method
+from wardround.study.transform_chain import transform_of
 
 HUGE = 1e20
 """Larger numbers are a fault, or an attempt to let chosen patients overflow: their squares are not finite any more."""
@@ -103,14 +104,20 @@ def largest_shapes(study: Study, shape: tuple[int, ...], classes: int, sites: Se
     horizons = tuple(study.data.horizons or ())
     tasks = [Task(shape, names, horizons=horizons), *([] if horizons else [Task(shape)])] if classes else [Task(shape)]
     tasks = [Task(shape, segmentation=True)] if is_segmentation(study) else tasks
-    transform = assemble.transform_of(study.transforms)
+    transform = transform_of(study, sites)
     refused: Refusal | None = None
     for task in tasks:
         try:
             algorithm = assemble.build(with_some_noise(study), own_method(study), task, sites)
             model, kinds = assemble.model_of(study, task), algorithm.tailoring.kinds if algorithm.tailoring else 1
-            each = [shapes_for(algorithm, transform, model, task, len(sites), kind=kind) for kind in range(kinds)]
-            return max(each, key=lambda one: bytes_of(one.answer))
+            each = [
+                shapes_for(algorithm, way, model, task, len(sites), kind=kind)
+                for kind in range(kinds)
+                for way in (transform.choices or (transform,))
+            ]
+            largest = max(each, key=lambda one: bytes_of(one.answer))
+            every = {name: tree for one in each for name, tree in one.answer.arrays.items()}
+            return largest._replace(answer=Message({**every, **largest.answer.arrays}, largest.answer.meta))
         except Refusal as refusal:
             refused = refused or refusal
     assert refused is not None

@@ -28,12 +28,12 @@ from wardround.deploy.trust.transcript.entries import LARGEST
 from wardround.queries.cards import MOST_CLASSES
 from wardround.queries.columns import picture_shape
 from wardround.runs.folder import digest
-from wardround.study import assemble
 from wardround.study.data_rules import MASK, is_segmentation
 from wardround.study.file import Study
 from wardround.study.monitor_section import QUERY, MonitorSection
 from wardround.study.partners import asks_of
 from wardround.study.release_noise import STATISTICS, release_noise
+from wardround.study.transform_chain import transform_of
 
 Part = Literal["training", "validation", "test", "whole table", "all parts", "none"]
 ASSUMED = 10
@@ -208,7 +208,7 @@ def is_noised(study: Study) -> bool:
 
 def rounds(study: Study, shapes: MessageShapes) -> list[Release]:
     """The answers of training, in the clear or masked; and the word that there is none."""
-    transform, times = assemble.transform_of(study.transforms), study.study.rounds
+    transform, times = transform_of(study), study.study.rounds
     told = "noised" if is_noised(study) else "single precision, without noise"
     told = f"compressed; {told}" if transform.coded else told
     sites = len(sites_of(study))

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from wardround.core.chain import chain
+from wardround.core.chain import chain, tailored
 from wardround.core.components.recipes import recipe_of, to_json
 from wardround.core.contracts import Algorithm, Message, Params, Progress, Task, Transform, Tree
 from wardround.core.errors import Refusal
@@ -50,6 +50,7 @@ from wardround.engine.split_round import (
 from wardround.study import assemble
 from wardround.study.file import Study, parse_study
 from wardround.study.methods import own_method
+from wardround.study.transform_chain import links_of
 
 ROUNDING = 1e-5
 """Functions such as those that draw a normal number differ by less between processors."""
@@ -149,6 +150,8 @@ class ServerReplay:
     task: Task = field(init=False)
     algorithm: Algorithm = field(init=False)
     transform: Transform = field(init=False)
+    way: Algorithm = field(init=False)
+    """The algorithm with messages as the transforms want them for each site."""
     params: Params = field(init=False)
     states: dict[int, Progress] = field(init=False)
     """The last states by the round after which they are; none any more where a sum is missing."""
@@ -157,9 +160,10 @@ class ServerReplay:
         opening, said = self.opening, self.opening.task
         self.task = Task(said.shape, said.classes, said.target, said.horizons, said.segmentation)
         noisy = restore_noise(self.study, opening.noise)
-        links = assemble.links_of(self.study.transforms)
+        links = links_of(self.study, opening.sites)
         self.transform = chain(links)
         self.algorithm = assemble.build(noisy, own_method(noisy), self.task, opening.sites)
+        self.way = tailored(self.algorithm, self.transform)
         self.params = assemble.model_of(self.study, self.task).init(jax.random.key(self.seed))
         self.states = {}
         method = {
@@ -249,7 +253,7 @@ class ServerReplay:
         if number - 1 not in self.states:
             raise DoesNotFollow(f"round {number} does not come after a round that was computed again")
         before = self.states[number - 1]
-        sent = message_of_round(self.algorithm, self.transform, before, seed=self.seed, number=number)
+        sent = message_of_round(self.way, self.transform, before, seed=self.seed, number=number)
         if digest_of(sent.arrays) != entry.sent or self.parts_of(before, entry) != entry.parts:
             raise DoesNotFollow(f"round {number}: the sites were not sent the model that the round before gave")
         if entry.sum:
@@ -257,7 +261,7 @@ class ServerReplay:
             if arrays is None:
                 return False
             row = row_of(self.task)
-            template = combined_shapes(self.algorithm, self.transform, before, sent, self.params, row, len(entry.asked))
+            template = combined_shapes(self.way, self.transform, before, sent, self.params, row, len(entry.asked))
             if self.opens_means and rule_of(self.study, self.opening.sites).erodes:
                 template = Message({**template.arrays, KEPT: without_model(before.server)}, template.meta)
             total = tree_like(template, arrays)
@@ -278,10 +282,10 @@ class ServerReplay:
 
     def parts_of(self, before: Progress, entry: RoundEntry) -> dict[str, str] | None:
         """The hashes of what each site should have been sent; none where all were sent the same."""
-        if self.algorithm.tailoring is None:
+        if self.way.tailoring is None:
             return None
         given, places = (
-            (self.algorithm, self.transform, before),
+            (self.way, self.transform, before),
             {name: at for at, name in enumerate(self.opening.sites)},
         )
         return {
