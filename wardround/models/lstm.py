@@ -16,6 +16,7 @@ from wardround.core.bounds import Count, CountOrAll, NotNegative
 from wardround.core.contracts import Array, Model, Params, Task, Units
 from wardround.core.errors import Refusal
 from wardround.models.from_flax import Widths, from_flax, loss_for
+from wardround.models.products import multiply
 
 
 @jax.custom_vjp
@@ -30,18 +31,19 @@ def recur(given: jax.Array, again: jax.Array) -> jax.Array:
 
 def _go(given: jax.Array, again: jax.Array) -> tuple[jax.Array, tuple[jax.Array, ...]]:
     begin = jnp.zeros((given.shape[1], again.shape[0]), given.dtype)
+    # A sigmoid is half a tanh of half its input, plus a half: so all gates are one piece of work.
+    half = jnp.repeat(jnp.array([0.5, 0.5, 1.0, 0.5], given.dtype), again.shape[0])
 
     def step(
         carry: tuple[jax.Array, jax.Array], own: jax.Array
     ) -> tuple[tuple[jax.Array, jax.Array], tuple[jax.Array, ...]]:
         before, hidden = carry
-        inward, kept, new, outward = jnp.split(own + hidden @ again, 4, axis=-1)
-        inward, kept, outward = (jax.nn.sigmoid(gate) for gate in (inward, kept, outward))
-        new = jnp.tanh(new)
+        gates = half * jnp.tanh(half * (own + hidden @ again)) + (1 - half)
+        inward, kept, new, outward = jnp.split(gates, 4, axis=-1)
         cell = kept * before + inward * new
         bounded = jnp.tanh(cell)
         shown = outward * bounded
-        return (cell, shown), (shown, jnp.concatenate([inward, kept, new, outward], axis=-1), before, bounded)
+        return (cell, shown), (shown, gates, before, bounded)
 
     _, (shown, *seen) = jax.lax.scan(step, (begin, begin), given)
     return shown, (again, shown, *seen)
@@ -75,14 +77,14 @@ def _return(seen: tuple[jax.Array, ...], slope: jax.Array) -> tuple[jax.Array, j
     _, to_gates = jax.lax.scan(step, (nothing, nothing), (slope, *kept_in_mind), reverse=True)
     # Nothing was shown before the first step.
     before, after = (part.reshape(-1, part.shape[-1]) for part in (shown[:-1], to_gates[1:]))
-    return to_gates, before.T @ after
+    return to_gates, jax.lax.optimization_barrier(before.T) @ after  # turned beforehand, as in `products`
 
 
 recur.defvjp(_go, _return)
 
 
 class Recurrence(nn.Module):  # type: ignore[misc]
-    """One LSTM layer: (rows, steps, inputs) to (rows, steps, units). The forget gate's bias begins at 1."""
+    """One LSTM layer: (steps, rows, inputs) to (steps, rows, units). The forget gate's bias begins at 1."""
 
     units: int
 
@@ -95,8 +97,8 @@ class Recurrence(nn.Module):  # type: ignore[misc]
         forget = jnp.zeros((4, self.units)).at[1].set(1.0).reshape(-1)
         bias = self.param("bias", lambda key, shape, dtype: forget.astype(dtype), (4 * self.units,), jnp.float32)
 
-        given = jnp.swapaxes(x, 0, 1) @ weights + bias
-        return jnp.swapaxes(recur(given, again), 0, 1)
+        given = multiply(x.reshape(-1, inputs), weights).reshape(*x.shape[:2], -1) + bias
+        return recur(given, again)
 
 
 class NextToken(nn.Module):  # type: ignore[misc]
@@ -110,10 +112,11 @@ class NextToken(nn.Module):  # type: ignore[misc]
     @nn.compact  # type: ignore[untyped-decorator]
     def __call__(self, x: Array) -> Array:
         tokens = jnp.clip(x.reshape(x.shape[0], -1).astype(jnp.int32), 0, self.vocabulary - 1)
-        found = nn.Embed(self.vocabulary, self.embedding, name="embed")(tokens)
+        # Steps first, from here to the end: no layer need turn what it is given.
+        found = nn.Embed(self.vocabulary, self.embedding, name="embed")(tokens.T)
         for index, units in enumerate(self.hidden):
             found = Recurrence(units, name=f"lstm_{index}")(found)
-        result: Array = nn.Dense(self.outputs, name="dense_0")(found[:, -1])
+        result: Array = nn.Dense(self.outputs, name="dense_0")(found[-1])
         return result
 
 

@@ -61,10 +61,17 @@ class RowGroupNorm(nn.Module):  # type: ignore[misc]
         channels = x.shape[-1]
         groups = next(count for count in range(min(GROUPS, channels), 0, -1) if channels % count == 0)
         scale, bias = (self.param(name, make, (channels,)) for name, make in (("scale", ones), ("bias", zeros)))
-        grouped = x.reshape(x.shape[0], -1, groups, channels // groups)
-        mean = jnp.mean(grouped, axis=(1, 3), keepdims=True)
-        var = jnp.mean(jnp.square(grouped - mean), axis=(1, 3), keepdims=True)
-        result: Array = ((grouped - mean) * jax.lax.rsqrt(var + EPSILON)).reshape(x.shape) * scale + bias
+        pixels = x.reshape(x.shape[0], -1, channels)
+
+        def mean_of_group(values: Array) -> Array:
+            # Over pixels first, channel by channel: so the compiler adds many numbers at once.
+            sums = jnp.sum(values, axis=1).reshape(-1, groups, channels // groups)
+            means = jnp.mean(sums, axis=2, keepdims=True) / pixels.shape[1]
+            return jnp.broadcast_to(means, sums.shape).reshape(-1, 1, channels)
+
+        centred = pixels - mean_of_group(pixels)
+        spread = jax.lax.rsqrt(mean_of_group(jnp.square(centred)) + EPSILON)
+        result: Array = (centred * (spread * scale) + bias).reshape(x.shape)
         return result
 
 
