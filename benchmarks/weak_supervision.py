@@ -3,8 +3,9 @@
 The share of useful rules among 60 shown to an oracle (accuracy 0.7 or more), by strategy: 3,000 IMDb reviews at 100
 sites, MIT-BIH beats at 48 recordings, up to 512 shapes of any recording (mitbih) or of two at least (mitbih_shared);
 of reviews also how often the majority of the accepted rules is right on 3,000 others. A part is mining, or one of its
-runs: mining:imdb:bound:0; or whole: 100 questions on all 18,000 reviews at 600 sites. What becomes of the rules is in
-`weak_figures`, training on given votes in `weak_training`.
+runs: mining:imdb:bound:0; or whole: 100 questions on all 18,000 reviews at 600 sites; or pool: how many shapes of heart
+beats are candidates, and useful for some label, by clusters and how many recordings must have one. What becomes of the
+rules is in `weak_figures`, training on given votes in `weak_training`.
 """
 
 import json
@@ -20,14 +21,17 @@ import pandas as pd
 
 import wardround as wr
 from wardround.api.finished_analysis import FinishedAnalysis
+from wardround.core.contracts import Site
+from wardround.data.datasets.weak_supervision.mitbih_beats import SAMPLES, SERIES, mitbih_beats
 from wardround.data.folder import data_file
 from wardround.study.file import Study, parse_study
 from wardround.weak_supervision.function import function_from, votes_of
 from wardround.weak_supervision.rule_text import function_from_text
+from wardround.weak_supervision.search.kinds import shape_search
 
 DATA, STRATEGIES = ("imdb", "mitbih", "mitbih_shared"), ("bound", "greedy", "random")
 REPEATS = tuple(range(7))
-ROWS, QUESTIONS, OF_SITE = 3000, 60, 30
+ROWS, QUESTIONS, OF_SITE, BEATS = 3000, 60, 30, 60
 WHOLE, MANY = 18_000, 100
 SEEDS = ["adorable -> positive", "witty -> positive", "stereotypical -> negative", "hated -> negative"]
 
@@ -45,7 +49,7 @@ def mining_study(
         "study": {"name": "mining", "seed": seed},
         "data": {"source": "imdb_reviews", "rows": rows, "partition": {"name": "iid", "sites": rows // OF_SITE}}
         if data == "imdb"
-        else {"source": "mitbih_beats", "most": 60},
+        else {"source": "mitbih_beats", "most": BEATS},
         "analysis": {**mined, **(reviews if data == "imdb" else beats)},
     }
     return parse_study(words, where="mining")
@@ -109,8 +113,32 @@ def measure_whole(folder: Path, chosen: Sequence[tuple[str, int]]) -> Iterator[d
         }
 
 
+def measure_pool() -> Iterator[dict[str, Any]]:
+    """Of the shapes that could be shown, those that are right in 70 % of their beats for one label or the other."""
+    sites = [Site(name, frame) for name, frame in mitbih_beats(most=BEATS).sites.items()]
+    frame = pd.concat([site.table for site in sites], ignore_index=True)
+    abnormal = (frame["rhythm"] == "arrhythmia").to_numpy()
+    for clusters, fewest in ((64, 2), (64, 1), (512, 2), (512, 1)):
+        search = shape_search(SERIES, SAMPLES, 1, fewest, clusters, 0.2, 0)
+        state = search.begin()
+        while (asked := search.question(state)) is not None:
+            state = search.step(state, search.answers(asked, sites))
+        fired = votes_of(search.functions(search.pool(state), "arrhythmia"), frame)
+        right = (fired & abnormal[:, None]).sum(axis=0) / np.maximum(fired.sum(axis=0), 1)
+        yield {
+            "part": "pool",
+            "clusters": clusters,
+            "fewest_sites": fewest,
+            "shapes": len(right),
+            "useful_for_arrhythmia": int((right >= 0.7).sum()),
+            "useful_for_normal": int(((right <= 0.3) & fired.any(axis=0)).sum()),
+        }
+
+
 def lines_of(part: str, folder: Path) -> Iterator[dict[str, Any]]:
     name, *said = part.split(":")
+    if name == "pool":
+        return measure_pool()
     if name == "whole":
         wanted = [(strategy, seed) for seed in REPEATS for strategy in STRATEGIES]
         return measure_whole(folder, [one for one in wanted if all(word in map(str, one) for word in said)])
