@@ -10,8 +10,10 @@ from safetensors.numpy import load_file
 from tests.support.images.folder import SIDE, write_images
 from tests.support.in_process import Consortium, study_of
 from wardround.core.errors import Refusal
+from wardround.deploy.party.decisions import Offer
 from wardround.deploy.site.datasets import add, remove, table_for
 from wardround.deploy.site.policy_file import read_policy, set_policy
+from wardround.deploy.site.study_summary import describe
 from wardround.runs.folder import RunFolder
 from wardround.study.file import parse_study
 from wardround.study.methods import own_method
@@ -107,3 +109,27 @@ def test_a_label_that_one_patient_has_in_many_frames_is_not_told(consortium):
         path.write_text("\n".join(re.sub(",.*", ",hidden", one) if one.startswith(f"{first}/") else one for one in lines))
     deployed = consortium.conduct(study("rare"))
     assert deployed["task"]["classes"] == ["no", "yes"]
+
+
+def test_an_approval_tells_what_images_are_read_and_what_leaves(consortium):
+    """With matched layers of a network with batch normalization; a broken file is told here, and only here."""
+    home = consortium.homes["bo"]
+    broken = next((consortium.folder / "pictures" / "bo").rglob("*.png"))
+    broken.write_text("not an image")
+    words = study("told", size=[16, 16]).model_dump(mode="json", exclude_none=True)
+    words["model"] = {"name": "pain_cnn", "filters": [2], "dense": 2}
+    offer = Offer("told", "", words, "researcher", "2026-01-01T00:00:00")
+    shown = describe(home, offer, "faces")
+    said = dict(shown.parts)
+    read = " ".join(said["What is read"])
+    assert "39 images (height x width x channels as the study sees them: image (16x16x1))" in read
+    assert "thumbnails, names of files and headers never leave" in read
+    assert "told to you alone: Left out, not readable: 1 file" in read
+    leaves = " ".join(said["What leaves"])
+    # 8 x 8 pixels of 2 filters, pooled to 4 x 4: a dense layer of 32 x 2 weights, 2 biases and 4 x 2 of normalization.
+    assert "layer (74 numbers: in every round one whole layer" in leaves
+    assert "running mean and variance of norm_0, norm_1" in leaves
+    kept = {**words, "algorithm": {"name": "fed_bn"}}
+    leaves = " ".join(dict(describe(home, Offer("kept", "", kept, "researcher", "2026-01-01T00:00:00"), "faces").parts)[
+        "What leaves"])  # fmt: skip
+    assert "running mean" not in leaves
