@@ -78,7 +78,12 @@ def test_what_it_cannot_tell_apart_is_refused(task):
 def test_one_step_at_full_size_learns(architecture):
     """250 x 250 pixels, turned, flipped and cut to 215: one step of the whole network lowers the loss of its batch."""
     model = pain_cnn(
-        Task((250, 250, 1), TASK.classes), architecture=architecture, crop=215, flip=True, rotation=10.0, statistics_rate=10.0
+        Task((250, 250, 1), TASK.classes),
+        architecture=architecture,
+        crop=215,
+        flip=True,
+        rotation=10.0,
+        statistics_rate=10.0,
     )
     params = jax.jit(model.init)(KEY)
     x = np.round(RNG.random((4, 250, 250, 1)) * 255).astype(np.uint8)

@@ -106,7 +106,9 @@ def test_a_label_that_one_patient_has_in_many_frames_is_not_told(consortium):
         path = consortium.folder / "pictures" / name / "labels.csv"
         lines = path.read_text().splitlines()
         first = lines[1].split("/")[0]
-        path.write_text("\n".join(re.sub(",.*", ",hidden", one) if one.startswith(f"{first}/") else one for one in lines))
+        path.write_text(
+            "\n".join(re.sub(",.*", ",hidden", one) if one.startswith(f"{first}/") else one for one in lines)
+        )
     deployed = consortium.conduct(study("rare"))
     assert deployed["task"]["classes"] == ["no", "yes"]
 
