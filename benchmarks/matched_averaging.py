@@ -1,7 +1,7 @@
 """Does matching units before averaging help? `python -m benchmarks.matched_averaging [CASE]` prints one JSON object.
 
-Cases: `dense` and `writers` are handwritten digits of 40 writers at four sites of ten writers each (`mnist_writers`) with
-a dense network of 32 hidden units, or two convolutions of 8 and 16 filters and a dense layer of 32; `cifar10` are 6,000
+Cases: `dense` and `writers` are handwritten digits of 40 writers at four sites of ten writers each (`mnist_writers`)
+with a dense network of 32 hidden units, or two convolutions of 8 and 16 filters and a dense layer of 32; `cifar10` are 6,000
 pictures at eight sites in Dirichlet(0.5) proportions of the classes, with three 3 x 3 convolutions of 8, 16 and 32
 filters and a dense layer of 64 (the paper: 16 sites, VGG-9, all pictures). Needs WARDROUND_DATA with these data.
 

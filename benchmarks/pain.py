@@ -1,6 +1,6 @@
 """The pain experiment in one command: `python -m benchmarks.pain [FOLDER]`.
 
-With a folder (site/subject/session/frame, or without the sites, and labels.csv, see `wardround/workflows/pain/frames.py`)
+With a folder (site/subject/session/frame, or without the sites, and labels.csv; `wardround/workflows/pain/frames.py`)
 it runs as in the thesis: 250 x 250 pixels cropped to 215, both groups, 30 rounds. Without one, people are drawn, with a
 known sign of pain, at a size that two cores manage in minutes. Prints the tables in Markdown: weighted mean and SD
 between people (7.1), by person (7.4), by session (7.5), ranks (7.6, 7.7). `--setting all` runs the three settings one

@@ -14,8 +14,8 @@ def image_sentences(table: Table, kinds: Mapping[str, str]) -> tuple[str, ...]:
     (frame,) = table.sites.values()
     seen = " ".join(table.notes)
     return (
-        f"{counted(len(frame), 'image')} (height x width x channels as the study sees them: {', '.join(forms)}). Pixels,"
-        " thumbnails, names of files and headers never leave this site.",
+        f"{counted(len(frame), 'image')} (height x width x channels as the study sees them: {', '.join(forms)})."
+        " Pixels, thumbnails, names of files and headers never leave this site.",
         *((f"Seen while they were read, and told to you alone: {seen}",) if seen else ()),
     )
 
