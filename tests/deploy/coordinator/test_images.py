@@ -33,7 +33,7 @@ DATA = {
 def study(name, **data):
     words = study_of(name, rounds=2, model={"name": "mlp", "hidden": [2]}).model_dump(mode="json", exclude_none=True)
     # A layer a round, matched by the server: two rounds are one sweep over this model.
-    words["algorithm"] = {"name": "fed_ma", "learning_rate": 0.1, "own_start": True}
+    words["algorithm"] = {"name": "fed_ma", "learning_rate": 0.1, "own_start": True, "growth": 0.5}
     return parse_study({**words, "data": {**DATA, **data}}, where="test")
 
 
@@ -64,7 +64,7 @@ def test_the_model_is_that_of_the_simulation(consortium):
     run(simulated, folder, [own_method(simulated)], kind="run")
     one, other = (load_file(path / "model.safetensors") for path in (consortium.run(asked), folder.path))
     assert {name: array.shape for name, array in one.items()} == {name: array.shape for name, array in other.items()}
-    assert one["dense_0/kernel"].shape == (8 * 8, 2)
+    assert one["dense_0/kernel"].shape == (8 * 8, 3)  # there is room for one more
     for name in one:
         np.testing.assert_allclose(one[name], other[name], atol=1e-6)
     # Eight images of two patients are more than a cell of four, but not four patients: no figure of them leaves.
@@ -100,6 +100,7 @@ def test_one_patients_frames_are_not_a_cell(consortium, said, reason):
         table_for(home, "faces", asked, policy)
 
 
+@pytest.mark.slow  # quick: tests/queries/test_cards.py
 def test_a_label_that_one_patient_has_in_many_frames_is_not_told(consortium):
     """Eight frames of one person at each site carry a name of their own."""
     for name in SITES:
@@ -120,6 +121,7 @@ def test_an_approval_tells_what_images_are_read_and_what_leaves(consortium):
     broken.write_text("not an image")
     words = study("told", size=[16, 16]).model_dump(mode="json", exclude_none=True)
     words["model"] = {"name": "pain_cnn", "filters": [2], "dense": 2}
+    words["algorithm"]["growth"] = 0.0
     offer = Offer("told", "", words, "researcher", "2026-01-01T00:00:00")
     shown = describe(home, offer, "faces")
     said = dict(shown.parts)
