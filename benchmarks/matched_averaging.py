@@ -1,9 +1,9 @@
 """Does matching units before averaging help? `python -m benchmarks.matched_averaging [CASE]` prints one JSON object.
 
-Cases: `dense` and `writers` are handwritten digits of 40 writers at four sites of ten writers each (`mnist_writers`) with
-a dense network of 32 hidden units, or two convolutions of 8 and 16 filters and a dense layer of 32; `cifar10` are 6,000
-pictures at eight sites in Dirichlet(0.5) proportions of the classes, with three 3 x 3 convolutions of 8, 16 and 32
-filters and a dense layer of 64 (the paper: 16 sites, VGG-9, all pictures). Needs WARDROUND_DATA with these data.
+Cases: `dense` and `writers` are handwritten digits of 40 writers at four sites of ten writers each (`mnist_writers`)
+with a dense network of 32 hidden units, or two convolutions of 8 and 16 filters and a dense layer of 32; `cifar10` are
+6,000 pictures at eight sites in Dirichlet(0.5) proportions of the classes, with three 3 x 3 convolutions of 8, 16 and
+32 filters and a dense layer of 64 (the paper: 16 sites, VGG-9, all pictures). Needs WARDROUND_DATA with these data.
 
 All train for `--sweeps` sweeps of `fed_ma`, that is as many rounds as the network has layers, times `--epochs` passes a
 round. On the test images of all sites: the mean accuracy of the sites' own models (each from random weights of its own,
@@ -111,7 +111,7 @@ def trained(algorithm: Algorithm, federation: Federation, params: Any, rounds: i
         sent = sum(engine.message_bytes(algorithm, progress)) * rounds
         for first in range(1, rounds + 1, every):
             progress, _ = engine.train(algorithm, progress, [(n, everybody) for n in range(first, first + every)])
-            right.append(0.0 if algorithm.silent else float(engine.judge(algorithm, progress, "test").accuracy))
+            right.append(float(engine.judge(algorithm, progress, "test").accuracy or 0.0))
     return Course(jax.device_get(progress.server), jax.device_get(progress.clients), right, sent)
 
 

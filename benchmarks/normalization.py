@@ -1,7 +1,7 @@
-"""Which normalization suits sites whose images look different? `python -m benchmarks.normalization` prints one JSON object.
+"""Which normalization suits sites whose images look different? `python -m benchmarks.normalization` prints JSON.
 
-Chest X-rays of children (`pneumonia_mnist`, needs WARDROUND_DATA) at four sites of 300 training images each. "alike": as
-they are. "different": every site's scanner is another, drawn up here: as it is, dark (a third of the intensity), pale
+Chest X-rays of children (`pneumonia_mnist`, needs WARDROUND_DATA) at four sites of 300 training images each. "alike":
+as they are. "different": every site's scanner is another, made up here: as it is, dark (a third of the intensity), pale
 (compressed towards white), inverted. The network of the pain study with two convolutions of 8 and 16 filters, once with
 batch normalization, whose statistics are averaged (`fed_avg`) or stay (`fed_bn`), once with group normalization, once
 with none; 15 rounds of one pass, rate 0.05, batches of 16, the best round by the validation loss. Each site's test

@@ -1,6 +1,6 @@
 """The pain experiment in one command: `python -m benchmarks.pain [FOLDER]`.
 
-With a folder (site/subject/session/frame, or without the sites, and labels.csv, see `wardround/workflows/pain/frames.py`)
+With a folder (site/subject/session/frame, or without the sites, and labels.csv; `wardround/workflows/pain/frames.py`)
 it runs as in the thesis: 250 x 250 pixels cropped to 215, both groups, 30 rounds. Without one, people are drawn, with a
 known sign of pain, at a size that two cores manage in minutes. Prints the tables in Markdown: weighted mean and SD
 between people (7.1), by person (7.4), by session (7.5), ranks (7.6, 7.7). `--setting all` runs the three settings one
@@ -78,7 +78,9 @@ def print_tables(found: ScoresByMethod, setting: str) -> None:
         print(f"By person:\n\n{slice_table(found, 'subject', metric)}\n")
     for metric in METRICS:
         print(f"By {shows}:\n\n{slice_table(found, 'session', metric)}\n")
-    print(f"Ranks by person:\n\n{rank_table(found, 'subject')}\n\nRanks by {shows}:\n\n{rank_table(found, 'session')}\n")
+    print(
+        f"Ranks by person:\n\n{rank_table(found, 'subject')}\n\nRanks by {shows}:\n\n{rank_table(found, 'session')}\n"
+    )
 
 
 def parser_of() -> argparse.ArgumentParser:
@@ -88,7 +90,9 @@ def parser_of() -> argparse.ArgumentParser:
     parser.add_argument("--seeds", type=int, nargs="+", default=[123])
     parser.add_argument("--layout", default="", help="how the folders are laid out, if it cannot be seen")
     parser.add_argument("--size", type=int, default=250, help="pixels to which the folder's images are brought")
-    parser.add_argument("--first", nargs="+", default=[], metavar="PERSON", help="who pre-trains (the others are tested)")
+    parser.add_argument(
+        "--first", nargs="+", default=[], metavar="PERSON", help="who pre-trains (the others are tested)"
+    )
     parser.add_argument("--flip", action="store_true", help="let the groups change places")
     parser.add_argument("--buffer", action="store_true", help="validate on each person's last session")
     parser.add_argument("--fallback", action="store_true", help="FP: a person keeps a model until a new one is better")

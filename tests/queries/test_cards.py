@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 
 from wardround.core.contracts import Message, Site
-from wardround.queries.cards import cards, cards_of, describe
+from wardround.queries.cards import cards, cards_of, describe, frequent_labels
 
 CELL = 10
 
@@ -40,3 +40,14 @@ def test_cards_travel_and_come_back() -> None:
     (card,) = cards_of(query.combine([query.ask(Message({}), Site("A", frame))]))
     assert card == describe("A", frame, "ill")
     assert (card.rows, card.kinds, card.labels) == (2, {"age": "number", "ill": "text"}, ("no", "yes"))
+
+
+def test_a_label_is_told_where_enough_patients_have_it_not_rows():
+    # Ada has six rows of the label "rare", more than a cell of three; "often" is that of three people.
+    outcome = pd.Series(["rare"] * 6 + ["often"] * 3 + ["often"])
+    patients = ["ada"] * 6 + ["bo", "cy", "ada", "bo"]
+    assert frequent_labels(outcome, 3) == ["often", "rare"]
+    assert frequent_labels(outcome, 3, patients) == ["often"]
+    assert frequent_labels(outcome, 4, patients) == []
+    card = describe("A", pd.DataFrame({"y": outcome}), "y", smallest_cell=3, patients=patients)
+    assert card.labels == ("often",)

@@ -1,3 +1,5 @@
+from itertools import pairwise
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -37,7 +39,7 @@ def permuted(params, rng):
             layer = layer if f"{layer}/kernel" in made else "dense_0"
         groups.setdefault(layer, []).append(name)
     layers = sorted(groups, key=lambda one: (["conv", "embed", "lstm", "dense"].index(one.split("_")[0]), one))
-    for layer, after in zip(layers[:-1], layers[1:], strict=True):
+    for layer, after in pairwise(layers):
         gates = 4 if layer.startswith("lstm") else 1
         width = made[groups[layer][0]].shape[-1] // gates
         order = rng.permutation(width)

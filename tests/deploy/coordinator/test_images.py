@@ -10,8 +10,10 @@ from safetensors.numpy import load_file
 from tests.support.images.folder import SIDE, write_images
 from tests.support.in_process import Consortium, study_of
 from wardround.core.errors import Refusal
+from wardround.deploy.party.decisions import Offer
 from wardround.deploy.site.datasets import add, remove, table_for
 from wardround.deploy.site.policy_file import read_policy, set_policy
+from wardround.deploy.site.study_summary import describe
 from wardround.runs.folder import RunFolder
 from wardround.study.file import parse_study
 from wardround.study.methods import own_method
@@ -31,7 +33,7 @@ DATA = {
 def study(name, **data):
     words = study_of(name, rounds=2, model={"name": "mlp", "hidden": [2]}).model_dump(mode="json", exclude_none=True)
     # A layer a round, matched by the server: two rounds are one sweep over this model.
-    words["algorithm"] = {"name": "fed_ma", "learning_rate": 0.1, "own_start": True}
+    words["algorithm"] = {"name": "fed_ma", "learning_rate": 0.1, "own_start": True, "growth": 0.5}
     return parse_study({**words, "data": {**DATA, **data}}, where="test")
 
 
@@ -62,7 +64,7 @@ def test_the_model_is_that_of_the_simulation(consortium):
     run(simulated, folder, [own_method(simulated)], kind="run")
     one, other = (load_file(path / "model.safetensors") for path in (consortium.run(asked), folder.path))
     assert {name: array.shape for name, array in one.items()} == {name: array.shape for name, array in other.items()}
-    assert one["dense_0/kernel"].shape == (8 * 8, 2)
+    assert one["dense_0/kernel"].shape == (8 * 8, 3)  # there is room for one more
     for name in one:
         np.testing.assert_allclose(one[name], other[name], atol=1e-6)
     # Eight images of two patients are more than a cell of four, but not four patients: no figure of them leaves.
@@ -98,12 +100,40 @@ def test_one_patients_frames_are_not_a_cell(consortium, said, reason):
         table_for(home, "faces", asked, policy)
 
 
+@pytest.mark.slow  # quick: tests/queries/test_cards.py
 def test_a_label_that_one_patient_has_in_many_frames_is_not_told(consortium):
     """Eight frames of one person at each site carry a name of their own."""
     for name in SITES:
         path = consortium.folder / "pictures" / name / "labels.csv"
         lines = path.read_text().splitlines()
         first = lines[1].split("/")[0]
-        path.write_text("\n".join(re.sub(",.*", ",hidden", one) if one.startswith(f"{first}/") else one for one in lines))
+        path.write_text(
+            "\n".join(re.sub(",.*", ",hidden", one) if one.startswith(f"{first}/") else one for one in lines)
+        )
     deployed = consortium.conduct(study("rare"))
     assert deployed["task"]["classes"] == ["no", "yes"]
+
+
+def test_an_approval_tells_what_images_are_read_and_what_leaves(consortium):
+    """With matched layers of a network with batch normalization; a broken file is told here, and only here."""
+    home = consortium.homes["bo"]
+    broken = next((consortium.folder / "pictures" / "bo").rglob("*.png"))
+    broken.write_text("not an image")
+    words = study("told", size=[16, 16]).model_dump(mode="json", exclude_none=True)
+    words["model"] = {"name": "pain_cnn", "filters": [2], "dense": 2}
+    words["algorithm"]["growth"] = 0.0
+    offer = Offer("told", "", words, "researcher", "2026-01-01T00:00:00")
+    shown = describe(home, offer, "faces")
+    said = dict(shown.parts)
+    read = " ".join(said["What is read"])
+    assert "39 images (height x width x channels as the study sees them: image (16x16x1))" in read
+    assert "thumbnails, names of files and headers never leave" in read
+    assert "told to you alone: Left out, not readable: 1 file" in read
+    leaves = " ".join(said["What leaves"])
+    # 8 x 8 pixels of 2 filters, pooled to 4 x 4: a dense layer of 32 x 2 weights, 2 biases and 4 x 2 of normalization.
+    assert "layer (74 numbers: in every round one whole layer" in leaves
+    assert "running mean and variance of norm_0, norm_1" in leaves
+    kept = {**words, "algorithm": {"name": "fed_bn"}}
+    leaves = " ".join(dict(describe(home, Offer("kept", "", kept, "researcher", "2026-01-01T00:00:00"), "faces").parts)[
+        "What leaves"])  # fmt: skip
+    assert "running mean" not in leaves

@@ -43,7 +43,7 @@ def test_groups_are_those_of_the_thesis_or_of_whoever_asks():
     assert other.subjects[-1] == "130"
     assert two_groups(frames, first=["130"])[0].subjects == ["130"]
     for wrong in (["nobody"], list(people)):
-        with pytest.raises(Refusal, match="(?i)nobody is called|two groups need"):
+        with pytest.raises(Refusal, match=r"(?i)nobody is called|two groups need"):
             two_groups(frames, first=wrong)
 
 

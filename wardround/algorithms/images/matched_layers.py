@@ -104,7 +104,7 @@ def declared_units(units: Units, groups: Mapping[str, list[str]], shapes: Shapes
     """As the model declares them; vectors of an embedding, which are declared nowhere, are units, too."""
     axes = {name: dict(units).get(name, ("",) * len(shape)) for name, shape in shapes.items()}
     layers: Layers = []
-    for group, arrays in groups.items():
+    for arrays in groups.values():
         label = next((axes[name][-1] for name in arrays if axes[name] and axes[name][-1]), "")
         layers.append((label, list(arrays)))
         if len(layers) > 1 and not layers[-2][0]:  # nothing was said about the units of the layer before

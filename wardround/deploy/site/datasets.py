@@ -245,12 +245,17 @@ def patient_reasons(study: Study, entry: DatasetEntry, frame: pd.DataFrame) -> l
     if not level or study.analysis is not None or study.monitor is not None:
         return []
     said = study.data.settings
-    named = [*names_in(said.get("target")), *(one for key in ("groups", "categories") for one in names_in(said.get(key)))]
+    named = [
+        *names_in(said.get("target")),
+        *(one for key in ("groups", "categories") for one in names_in(said.get(key))),
+    ]
     if level in named:
-        return [f"the folder's level '{level}' says whose each image is, and the study uses it as an outcome or a group"]
+        return [
+            f"the folder's level '{level}' says whose each image is, and the study uses it as an outcome or a group"
+        ]
     if study.privacy is None and study.data.split_by != level:
         return [
-            f"patients have several images here, and the study does not say so: it must set split_by = \"{level}\" in"
+            f'patients have several images here, and the study does not say so: it must set split_by = "{level}" in'
             " [data], by which a patient counts once"
         ]
     return []

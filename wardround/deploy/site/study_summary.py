@@ -16,7 +16,7 @@ from wardround.data.inspection.findings import Finding, find_in_rows, find_in_ta
 from wardround.deploy.home import SiteHome
 from wardround.deploy.party.decisions import Offer, study_of
 from wardround.deploy.site.approvals import derive_releases, promised_epsilon, reasons_against, statistics_used
-from wardround.deploy.site.datasets import find, frame_of, read_datasets, summarize_table, table_for
+from wardround.deploy.site.datasets import find, read_datasets, summarize_table, table_for, table_of
 from wardround.deploy.site.monitor import approval as monitor
 from wardround.deploy.site.monitor.watched_rows import study_columns
 from wardround.deploy.site.partner_summary import who_takes_part
@@ -43,6 +43,7 @@ from wardround.deploy.site.release.partner_questions import (
 )
 from wardround.deploy.site.release.privacy_budget import charged_epsilon
 from wardround.deploy.site.release.release_list import ASSUMED, Releases
+from wardround.deploy.site.studies.image_summary import image_sentences, statistics_sentence
 from wardround.study.file import Study
 from wardround.study.partners import asks_of
 from wardround.study.release_noise import release_noise
@@ -65,7 +66,8 @@ def describe(home: SiteHome, offer: Offer, data: str | None = None) -> StudySumm
 
         return describe_analysis(home, offer, data)
     study, policy, name = study_of(offer), read_policy(home.policy_path), find(home, data)
-    frame = frame_of(name, read_datasets(home)[name], study)
+    table = table_of(name, read_datasets(home)[name], study)
+    (frame,) = table.sites.values()
     seen = summarize_table(frame)
     read, withheld = study_columns(home, study, policy, seen.kinds)
     against = reasons_against(home, offer, name)
@@ -115,6 +117,7 @@ def describe(home: SiteHome, offer: Offer, data: str | None = None) -> StudySumm
             "What is read",
             (
                 *what_is_read(name, seen.rows, read, withheld, risky),
+                *image_sentences(table, {column: seen.kinds[column] for column in read}),
                 *what_is_changed(study),
                 *survival_sentences(study, frame[read], policy.smallest_cell),
                 *review_sentences(study, frame[read], policy.smallest_cell),
@@ -307,7 +310,8 @@ def sent_per_round(study: Study, answer: AnswerSize | None, unknown: str) -> tup
     )
     size = f"about {format_bytes(answer.bytes)} per round, {format_bytes(answer.bytes * rounds)} in {rounds} rounds"
     seen = filter(None, [transform_of(study).words, second_sentence(study)])
-    return (f"In each round: {arrays}; {size}. Rows, labels and predictions are never sent.", *seen)
+    sentence = f"In each round: {arrays}; {size}. Rows, labels and predictions are never sent."
+    return (sentence, *statistics_sentence(answer.statistics), *seen)
 
 
 def smallest_sum(study: Study, policy: Policy) -> tuple[str, ...]:

@@ -176,9 +176,7 @@ GROUP_1 = ("42", "47", "49", "66", "95", "97", "103", "106", "108", "121", "123"
 """Of table 3.1: the people who pre-train, where the real faces are read."""
 
 
-def two_groups(
-    frames: PainFrames, *, flip: bool = False, first: Sequence[str] = ()
-) -> tuple[PainFrames, PainFrames]:
+def two_groups(frames: PainFrames, *, flip: bool = False, first: Sequence[str] = ()) -> tuple[PainFrames, PainFrames]:
     """Group 1 pre-trains, group 2 is trained and tested on; flipped, they change places.
 
     `first` names the people of group 1. Without it they are those of the thesis where all of them are there (whatever

@@ -34,6 +34,8 @@ ARRAYS: Mapping[str, str] = {
     " cell, in steps of half an image: how bright, coloured and coarse they are on average; no picture; all sites get"
     " them, and a secure sum does not hide them",
     "told": "whether it tells them",
+    "layer": "in every round one whole layer of the network that it trained on its own patients, times that number; the"
+    " coordinator reads every site's by itself, and no secure sum hides it",
     "image_statistics": "the means over all its training images of statistics of image and mask (brightness, noise,"
     " focus, how much is covered, number and size of structures), none of fewer images than a cell, in steps of two"
     " images, times the weight; no picture; in a place of its own beside those of other sites, so that a secure sum"
@@ -57,6 +59,8 @@ class AnswerSize:
     bytes: int
     parameters: int
     """Numbers that the model has."""
+    statistics: tuple[str, ...] = ()
+    """Layers whose running statistics of the rows are among what leaves."""
 
 
 def example_noise(study: Study) -> StatisticsNoise | None:
@@ -87,7 +91,8 @@ def answer_of(study: Study, table: Table, loaded: LoadedData) -> AnswerSize:
     sites = list(dict.fromkeys([*table.sites, *([study.study.user] if study.study.user else [])]))
     transform = transform_of(study, sites)
     algorithm = tailored(assemble.build(with_some_noise(study), own_method(study), federation.task, sites), transform)
-    params = assemble.model_of(study, federation.task).init(jax.random.key(0))
+    model = assemble.model_of(study, federation.task)
+    params = model.init(jax.random.key(0))
     server = algorithm.init(params, max(2, len(sites)))
     row = tuple(jax.ShapeDtypeStruct(part.shape[1:], part.dtype) for part in (federation.x, federation.y))
     kind = kind_at(algorithm, 0)
@@ -108,4 +113,7 @@ def answer_of(study: Study, table: Table, loaded: LoadedData) -> AnswerSize:
     empty = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), left)
     parameters = sum(int(np.size(leaf)) for leaf in jax.tree.leaves(params))
     size = len(encode(HEADER, Message({}))) + transform.bytes_up(left) if transform.bytes_up else None
-    return AnswerSize(numbers, size or len(encode(HEADER, empty)), parameters)
+    update = made.arrays.get("update", {})
+    names = set(update) if isinstance(update, dict) else set()
+    told = tuple(one for one in model.coupled if f"{one}/mean" in names or "layer" in made.arrays)
+    return AnswerSize(numbers, size or len(encode(HEADER, empty)), parameters, told)

@@ -76,7 +76,9 @@ def shapes_for(
         own = plain_message(algorithm, server, kind)
         made, _ = algorithm.client(own, algorithm.init_client(params), shard, key)
         sent = transform.down(transform.init(made), own, key)
-        return MessageShapes(params, algorithm.broadcast(server), sent, transform.up(sent, made, key), made)
+        # The common model, which an algorithm may make larger than the one that it begins with.
+        common = params if given is not one_model else algorithm.params(server)
+        return MessageShapes(common, algorithm.broadcast(server), sent, transform.up(sent, made, key), made)
 
     shapes: MessageShapes = jax.eval_shape(go, jax.random.key(0))
     return shapes
