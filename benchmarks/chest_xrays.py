@@ -67,11 +67,11 @@ def balanced(right: Numbers, actual: Numbers, times: Numbers) -> Numbers:
 def ranked(odds: Numbers, actual: Numbers, times: Numbers) -> Numbers:
     """The area under the ROC curve, where each image counts so many times; equal odds count half."""
     _, place = np.unique(odds, return_inverse=True)
-    healthy, ill = (np.zeros((len(times), place.max() + 1)) for _ in range(2))
+    healthy, ill = (np.zeros((place.max() + 1, len(times))) for _ in range(2))
     for found, label in ((healthy, 0), (ill, 1)):
-        np.add.at(found, (slice(None), place), times * (actual == label))
-    below = np.cumsum(healthy, axis=1) - healthy / 2
-    return np.asarray((ill * below).sum(axis=1) / (ill.sum(axis=1) * healthy.sum(axis=1)))
+        np.add.at(found, place, (times * (actual == label)).T)
+    below = np.cumsum(healthy, axis=0) - healthy / 2
+    return np.asarray((ill * below).sum(axis=0) / (ill.sum(axis=0) * healthy.sum(axis=0)))
 
 
 def judged(algorithm: Algorithm, model: Model, data: Federation, rounds: int, seed: int) -> dict[str, Numbers]:

@@ -3,8 +3,9 @@
 Sites of the data set `nuclei` in grey, at most `--most` training tiles each. AsynDGAN trains a generator for `--rounds`
 rounds. Then the same U-Net is trained from the same start, for as many steps, on the sites' real tiles in one place, on
 images drawn by the trained generator, and on images drawn by the generator before training; each is judged by the Dice
-of single real test tiles. What the drawn images tell is attacked, beside a generator that memorised. `--noise` trains
-the discriminators by DP-SGD with that noise multiplier and `--clip`.
+of single real tiles (`--part`: choose on "validation", report "test"). With `--masks` sites tell statistics of their
+masks, and each style has ellipses of its own. What the drawn images tell is attacked, beside a generator that
+memorised. `--noise` trains the discriminators by DP-SGD with that noise multiplier and `--clip`.
 """
 
 import argparse
@@ -30,6 +31,7 @@ from wardround.core.overlap import dice_of, overlap_of, truth_of
 from wardround.data.datasets.images.nuclei import nuclei
 from wardround.engine.simulate import Simulation
 from wardround.models.images.gan_u_net import gan_u_net
+from wardround.models.images.simulator import numbers_of
 from wardround.models.images.u_net import u_net
 from wardround.privacy.attacks.membership import evaluate_attack
 from wardround.privacy.attacks.nearest_images import attack_images, memorized
@@ -38,6 +40,8 @@ from wardround.privacy.sampling import ExpectedSize
 
 Numbers = np.ndarray[Any, Any]
 Pairs = tuple[Numbers, Numbers]
+STATISTICS = 29
+"""Of masks, and whether they are told, in a place for every style."""
 
 
 def grey(data: Federation) -> Federation:
@@ -97,7 +101,7 @@ def say(content: Any) -> None:
 
 def train_generator(model: Model, data: Federation, said: argparse.Namespace) -> Any:
     """The run's progress and the first parameters."""
-    settings: dict[str, Any] = {"images": 8, "batch_size": 16, "segmenter_steps": 0}
+    settings: dict[str, Any] = {"images": 8, "batch_size": 16, "segmenter_steps": 0, "mask_statistics": said.masks}
     plain = asyn_dgan(model, weighted_mean(), **settings)
     method = plain
     if said.noise:
@@ -105,6 +109,7 @@ def train_generator(model: Model, data: Federation, said: argparse.Namespace) ->
         inner = asyn_dgan(under, weighted_mean(), **{**settings, "batch_size": ExpectedSize(16)})
         method = sample_level(inner, plain, seeded=True)
     first = model.init(jax.random.key(said.seed))
+    assert model.generation is not None
     with Simulation(data, seed=said.seed) as engine:
         everybody, began = np.arange(len(data.sites)), time.process_time()
         rounds = [(number, everybody) for number in range(1, said.rounds + 1)]
@@ -112,7 +117,11 @@ def train_generator(model: Model, data: Federation, said: argparse.Namespace) ->
         progress = jax.device_get(progress)
     arrays = arrays_of(first, "generator/")
     size = sum(int(array.size) for array in arrays.values())
+    for site, name in enumerate(data.sites) if said.masks else ():
+        row = method.params(progress.server)[model.generation.shape_table][site]
+        say({"masks": name, **{key: round(float(value), 3) for key, value in numbers_of(row).items()}})
     seconds = round(time.process_time() - began, 1)
+    size += (STATISTICS + 1) * model.generation.styles if said.masks else 0
     say({"generator": {"numbers up a round": size + 1, "rounds": said.rounds, "processor_seconds": seconds}})
     return first, method.params(progress.server), progress.clients[0]
 
@@ -149,10 +158,15 @@ def main() -> None:
     parser.add_argument("--noise", type=float, default=0.0)
     parser.add_argument("--clip", type=float, default=1.0)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--masks", action="store_true", help="fit each style's ellipses to statistics of its masks")
+    parser.add_argument("--standardize", action="store_true")
+    parser.add_argument("--part", choices=["validation", "test"], default="test")
     said = parser.parse_args()
     say({"settings": vars(said)})
-    data = cut(grey(nuclei(size=said.size, sites=tuple(said.sites))), said.most, said.seed)
-    model = gan_u_net(data.task, filters=4)
+    tiles = grey(nuclei(size=said.size, sites=tuple(said.sites), standardize=said.standardize))
+    data = cut(tiles, said.most, said.seed, judged=said.part)
+    crowd: dict[str, Any] = {"structures": 16, "presence": 0.2} if said.masks else {}
+    model = gan_u_net(data.task, filters=4, **crowd)
     plain = u_net(data.task, filters=4, depth=2, flip=True, brightness=0.1)
     sites, size = range(len(data.sites)), said.drawn * len(data.sites)
     train = trainer(plain, said.steps, said.seed)

@@ -108,9 +108,9 @@ def trained(said: argparse.Namespace, kept: list[Run]) -> Iterator[Run]:
     batch = u_net(tiles.task, normalization="batch", statistics_rate=0.1 / said.rate, **settings)
     known = methods(plain, batch, said)
     done = {(one["method"], one["seed"], one["left out"]) for one in kept}
-    for name in said.methods:
-        for seed in said.seeds:
-            data = cut(tiles, said.most, seed, judged=said.part)
+    for seed in said.seeds:
+        data = cut(tiles, said.most, seed, judged=said.part)
+        for name in said.methods:
             for out in data.sites if said.left_out else [None]:
                 if (name, seed, out) in done:
                     continue

@@ -111,7 +111,7 @@ def refuse_images(told: Sequence[Card], features: Mapping[str, str], table: Tabl
         raise Refusal(
             f"a model of images reads nothing else, but there are the columns {list_some(others)}",
             where=table.origin,
-            remedy=f"drop = {json.dumps(others)} in [data]; a column that names the patient may be split_by instead",
+            remedy=f"name the patient's column as split_by in [data], and drop the others: drop = {json.dumps(others)}",
         )
 
 

@@ -13,7 +13,7 @@ from tests.support.images.algorithms import assert_same_states
 from wardround.aggregators.median import median
 from wardround.aggregators.weighted_mean import weighted_mean
 from wardround.algorithms.images.asyn_dgan import asyn_dgan
-from wardround.algorithms.images.mask_search import mask_search
+from wardround.algorithms.images.mask_search import begin_search
 from wardround.core.chain import identity
 from wardround.core.components.generation import arrays_of
 from wardround.core.contracts import Batch, Message, Task
@@ -136,7 +136,7 @@ def test_a_model_that_draws_no_images_is_refused():
 
 
 def search_with(cell, each=1):
-    return mask_search(MADE, weighted_mean(), rounds=2, simulated=16, cell=cell, each=each)
+    return begin_search(MADE, weighted_mean(), rounds=2, simulated=16, cell=cell, each=each)
 
 
 def test_sites_tell_means_of_their_masks_by_the_rules_of_statistics():

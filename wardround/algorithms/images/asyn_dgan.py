@@ -36,7 +36,7 @@ import jax.numpy as jnp
 import optax
 
 from wardround.algorithms.images.drawn_lessons import learn_from_drawn
-from wardround.algorithms.images.mask_search import mask_search
+from wardround.algorithms.images.mask_search import begin_search
 from wardround.core import trees
 from wardround.core.answers import Weights, answer
 from wardround.core.bounds import Count, CountOrAll, Momentum, Positive
@@ -74,7 +74,7 @@ def asyn_dgan(
     shapes, search = made.shape_table, None
     if mask_statistics:
         rules = {"rounds": search_rounds, "simulated": simulated, "cell": smallest_cell, "each": images_each}
-        search = mask_search(made, aggregator, **rules)
+        search = begin_search(made, aggregator, **rules)
     critic_optimizer = optax.adam(learning_rate, b1=0.5)
     generator_optimizer = optax.adam(generator_learning_rate, b1=0.5)
     segmenter_optimizer = optax.adam(segmenter_learning_rate)

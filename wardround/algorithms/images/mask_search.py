@@ -22,7 +22,7 @@ class MaskSearch(NamedTuple):
     step: Callable[[Tree, Array, Message], tuple[Array, Tree]]
 
 
-def mask_search(
+def begin_search(
     made: Generation, aggregator: Aggregator, *, rounds: int, simulated: int, cell: int, each: int
 ) -> MaskSearch:
     """A step of the search in each of the first rounds; refused where answers are not just added up."""

@@ -92,6 +92,7 @@ def gan_u_net(
     styles: Count = 8,
     structures: Count = 6,
     presence: Share = 0.5,
+    presence_spread: NotNegative = 0.3,
     radius: Positive = 5.0,
     spread: NotNegative = 0.4,
     elongation: Positive = 2.0,
@@ -112,7 +113,7 @@ def gan_u_net(
     size, channels = task.shape[:2], task.shape[2]
     generator = GeneratorNetwork(generator_filters, generator_depth, channels, styles)
     discriminator = DiscriminatorNetwork(discriminator_filters)
-    shape = row_of(dict(zip(SHAPES, (presence, 0.0, radius, spread, elongation), strict=True)))
+    shape = row_of(dict(zip(SHAPES, (presence, presence_spread, radius, spread, elongation), strict=True)))
     names = Generation(lambda *given: given[:2], styles, "generator/styles", shape_table="generator/shapes")
 
     def part(params: Params, prefix: str) -> Params:
