@@ -59,6 +59,7 @@ def setups() -> dict[str, Setup]:
         "uncompressed": Setup(),
         **grid,
         "down: kashin, s 0.5, q 8": Setup(half),
+        "moderate": Setup(compression()),
         "width 0.75": Setup(width=0.75),
         "width 0.5": Setup(width=0.5),
         "width 0.75 rescaled": Setup(width=0.75, rescale=True),
@@ -94,6 +95,16 @@ def run(federation: Any, setup: Setup, rounds: int, seed: int) -> dict[str, Any]
     return {"accuracies": accuracies, "losses": losses, "bytes_down": down, "bytes_up": up}
 
 
+def is_so_far(kept: dict[str, Any], name: str, seed: int, rounds: int) -> bool:
+    """Whether a kept run is this one, or a longer one."""
+    return (kept["setup"], kept["seed"]) == (name, seed) and kept["rounds"] >= rounds
+
+
+def begun(kept: dict[str, Any], rounds: int) -> dict[str, Any]:
+    """The first rounds of a kept run."""
+    return {**kept, **{word: kept[word][: -(-rounds // EVERY)] for word in ("accuracies", "losses")}}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="Compression and dropout on CIFAR-10; prints a table.")
     parser.add_argument("--rounds", type=int, default=60)
@@ -112,7 +123,7 @@ def main() -> None:
         found = []
         for seed in range(options.repeats):
             key = {"setup": name, "seed": seed, "rounds": options.rounds}
-            one = next((old for old in done if old | key == old), None)
+            one = next((begun(old, options.rounds) for old in done if is_so_far(old, name, seed, options.rounds)), None)
             if one is None:
                 one = {**key, **run(federation, setups()[name], options.rounds, seed)}
                 if kept:

@@ -32,7 +32,7 @@ def refused(capsys: Capture, folder: Path, study: Path, *words: str, command: st
         assert word.lower() in said.err.lower(), said.err
 
 
-STUDIES: dict[str, tuple[dict[str, dict[str, Any]], tuple[str, ...]]] = {
+STUDIES: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
     "data file missing": ({"data": {"path": "patient.csv"}}, ("no such file", "patient.csv", "patients.csv")),
     "target misspelt": ({"data": {"target": "outcom"}}, ("'outcom'", "did you mean 'outcome'", "patients.csv")),
     "site column misspelt": ({"data": {"site": "hospitl"}}, ("'hospitl'", "did you mean 'hospital'")),
@@ -80,6 +80,27 @@ STUDIES: dict[str, tuple[dict[str, dict[str, Any]], tuple[str, ...]]] = {
         {"model": {"name": "mlp", "hidden": [100_000, 100_000]}},
         ("GB of memory", "models in training"),
     ),
+    "nothing left by subsampling": ({"transforms": [{"name": "subsample", "fraction": 0.0}]}, ("at most 1, not 0.0",)),
+    "more than all by subsampling": ({"transforms": [{"name": "subsample", "fraction": 1.5}]}, ("at most 1, not 1.5",)),
+    "no bits": ({"transforms": [{"name": "quantize", "bits": 0}]}, ("at least 1 and at most 16, not 0",)),
+    "too many bits": ({"transforms": [{"name": "quantize", "bits": 17}]}, ("at least 1 and at most 16, not 17",)),
+    "codes under a secure sum": (
+        {"transforms": [{"name": "compression"}, {"name": "secure_sum"}]},
+        ("hides single answers", 'direction = "down"'),
+    ),
+    "codes, a secure sum and a median": (
+        {
+            "transforms": [{"name": "compression", "direction": "down"}, {"name": "secure_sum"}],
+            "aggregator": {"name": "median"},
+        },
+        ("only the sum of the answers", "weighted_mean"),
+    ),
+    "a width that leaves a layer empty": (
+        {"model": {"name": "mlp", "hidden": [4]}, "algorithm": {"name": "federated_dropout", "width": 0.05}},
+        ("none of the 4 units of the layer dense_0", "at least 0.25"),
+    ),
+    "budget spent at the start": ({"budget": {"bytes": 10}}, ("spent before it begins", "one round takes 272")),
+    "budget of nothing": ({"budget": {"grams_co2": -1}}, ("'grams_co2' cannot be -1", "[budget]")),
 }
 
 

@@ -85,14 +85,25 @@ def test_alone_and_in_one_place_take_passes_over_all_rows():
         (["synthetic", "--methods", "fedavg"], "no reference method called 'fedavg'.*fed_avg"),
         (["synthetic", "--fewest", "3"], "no smallest number"),
         (["femnist", "--path", "/nowhere"], "no files in LEAF's format"),
+        (["synthetic", "--path", "/tmp"], "synthetic is not read from a path"),
+        (["synthetic", "--images", "/tmp"], "synthetic has no folder of images"),
+        (["synthetic", "--rounds", "0"], "'--rounds'.*greater than or equal to 1"),
+        (["synthetic", "--target", "2"], "'--target'.*less than or equal to 1"),
+        ([], "Missing argument 'SET'"),
     ],
-    ids=["set", "path", "method", "fewest", "folder"],
+    ids=["set", "path", "method", "fewest", "folder", "no path", "no images", "rounds", "target", "nothing"],
 )
 def test_mistakes_are_told_in_one_paragraph(arguments, told, capsys):
     said = call(capsys, "leaf", *arguments)
     assert said.code == 2
     assert said.out == ""
     assert re.search(told, " ".join(said.err.split()))
+
+
+def test_a_larger_cohort_than_there_are_clients_is_refused(tweets, capsys):
+    said = call(capsys, "leaf", "sent140", "--path", tweets, "--methods", "fed_avg", "--cohort", "5")
+    assert said.code == 2
+    assert "5 clients were asked for each round, and the set sent140 has 4" in " ".join(said.err.split())
 
 
 def test_the_command_prints_tables(tweets, capsys):

@@ -89,6 +89,12 @@ def run_leaf(asked: LeafRun, on_method: Callable[[str], None] = lambda name: Non
     """Statistics of the set, and for each method its figures and costs."""
     task = task_of(asked)
     federation = load_clients(task, asked)
+    if asked.cohort is not None and asked.cohort > len(federation.sites):
+        raise Refusal(
+            f"{asked.cohort} clients were asked for each round, and the set {asked.name} has {len(federation.sites)}",
+            where="leaf --cohort",
+            remedy=f"choose a cohort from 1 to {len(federation.sites)}",
+        )
     component = registry.find("model", task.model)
     model: Model = component.build(federation.task, where=f"leaf {asked.name}", **task.model_settings)
     found: Report = {"set": asked.name, "statistics": statistics(federation), "target": task.target, "methods": {}}
@@ -98,6 +104,9 @@ def run_leaf(asked: LeafRun, on_method: Callable[[str], None] = lambda name: Non
             found["methods"][name] = measure(name, task, model, federation, asked.seed)
         except Refusal as refusal:  # such as models of all clients that do not fit into the memory
             found["methods"][name] = {"refused": str(refusal)}
+            is_last = len(found["methods"]) == len(asked.methods)
+            if is_last and all("refused" in one for one in found["methods"].values()):
+                raise  # nothing is left to tell
     return found
 
 
@@ -116,6 +125,10 @@ def task_of(asked: LeafRun) -> LeafTask:
             where="leaf --path",
             remedy="give the folder that LEAF's scripts made, with its folders train and test",
         )
+    if asked.path and not task.needs_path:
+        raise Refusal(f"the set {asked.name} is not read from a path", where="leaf --path", remedy="leave it out")
+    if asked.images and asked.name != "celeba":
+        raise Refusal(f"the set {asked.name} has no folder of images", where="leaf --images", remedy="leave it out")
     said: dict[str, Any] = {"rounds": asked.rounds, "cohort": asked.cohort, "target": asked.target}
     return task._replace(**{key: value for key, value in said.items() if value is not None})
 

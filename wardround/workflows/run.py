@@ -13,10 +13,8 @@ from wardround.core.components.packages import OWN, in_a_line
 from wardround.core.contracts import Params, RoundRecord, Scores
 from wardround.core.federation import Federation
 from wardround.engine import registry
-from wardround.engine.budget import UNLIMITED, CostBudget
 from wardround.engine.fit import FitResult, Schedule, fit, words_of_stop
 from wardround.engine.participation import restrict
-from wardround.engine.simulate import Simulation
 from wardround.report.notes import compression_notes, underfit_note
 from wardround.runs.clinical.figures import ClinicalFigures
 from wardround.runs.file_names import MODEL, PERSONAL, method_file
@@ -29,7 +27,7 @@ from wardround.study.methods import Method, site_number
 from wardround.study.model_facts import model_facts
 from wardround.study.privacy_cost import with_privacy_cost
 from wardround.workflows.clinical import clinical_figures
-from wardround.workflows.cost.budget import budget_of, energy_settings
+from wardround.workflows.cost.budget import energy_settings
 from wardround.workflows.loss_course import is_still_falling, validation_losses
 from wardround.workflows.partners.choose import choose, question_of
 from wardround.workflows.patient_table import patients_of
@@ -42,6 +40,7 @@ from wardround.workflows.training_plan import (
     has_validation,
     main_metric,
     plan_methods,
+    planned_budget,
     stopping_of,
 )
 
@@ -256,22 +255,6 @@ def train(
         user=user,
         partners=partners,
         personal=personal,
-    )
-
-
-def planned_budget(plan: TrainingPlan, engine: Simulation, params: Params) -> CostBudget:
-    """What this training may spend; refused where the first round is too much already."""
-    if plan.study.budget is None:
-        return UNLIMITED
-    shapes = engine.first_shapes(plan.algorithm, params)
-    cohort = plan.participation.cohort(1)
-    rows = int(plan.federation.part("train")[1][cohort].sum())
-    return budget_of(
-        plan.study,
-        plan.algorithm,
-        plan.federation.task,
-        message_bytes=sum(engine.message_bytes(plan.algorithm, shapes)),
-        first=(len(cohort), rows),
     )
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from wardround.core.contracts import Algorithm, Model, Params, Progress, Transform
 from wardround.core.errors import Refusal
 from wardround.core.federation import Federation
+from wardround.engine.budget import UNLIMITED, CostBudget
 from wardround.engine.checks import refuse_few
 from wardround.engine.fit import EarlyStopping
 from wardround.engine.participation import Participation
@@ -26,6 +27,7 @@ from wardround.study.methods import Method
 from wardround.study.noised_figures import simulated_look
 from wardround.study.privacy import Protection
 from wardround.study.transform_chain import transform_of
+from wardround.workflows.cost.budget import budget_of
 from wardround.workflows.partners.choose import refuse_partner_choice, refuse_user, user_of
 
 
@@ -176,7 +178,24 @@ def first_shapes(plan: TrainingPlan) -> tuple[Params, Progress]:
     """Shapes of the model and of the state before the first round; refuses what cannot work or does not fit."""
     shapes: Params = jax.eval_shape(plan.first_params)
     with plan.engine() as engine:
+        planned_budget(plan, engine, shapes)
         return shapes, engine.first_shapes(plan.algorithm, shapes)
+
+
+def planned_budget(plan: TrainingPlan, engine: Simulation, params: Params) -> CostBudget:
+    """What this training may spend; refused where the first round is too much already."""
+    if plan.study.budget is None:
+        return UNLIMITED
+    shapes = engine.first_shapes(plan.algorithm, params)
+    cohort = plan.participation.cohort(1)
+    rows = int(plan.federation.part("train")[1][cohort].sum())
+    return budget_of(
+        plan.study,
+        plan.algorithm,
+        plan.federation.task,
+        message_bytes=sum(engine.message_bytes(plan.algorithm, shapes)),
+        first=(len(cohort), rows),
+    )
 
 
 def refuse_uncovered(plan: TrainingPlan) -> None:

@@ -163,5 +163,5 @@ def test_files_that_are_cut_off_or_spoilt(tmp_path):
         federation.y[1:]
     with pytest.raises(Refusal, match="Reddit"):
         leaf_files(path=str(path), name="reddit", lazy=True)
-    with pytest.raises(Refusal, match="None of the 2 clients has 9 rows"):
+    with pytest.raises(Refusal, match=r"[Nn]o client has 9 rows"):
         leaf_files(path=str(path), name="femnist", lazy=True, fewest=9)

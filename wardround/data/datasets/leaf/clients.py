@@ -66,7 +66,7 @@ def federation_of(
         kept = {name: own for name, own in stretches.items() if sum(one.rows for one in own) >= max(1, fewest)}
         if not kept:
             raise Refusal(
-                f"none of the {len(stretches)} clients has {max(1, fewest)} rows or more",
+                f"no client has {max(1, fewest)} rows or more",
                 where=where,
                 remedy="ask for fewer rows a client, or check the files",
             )

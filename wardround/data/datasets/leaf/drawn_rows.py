@@ -137,7 +137,7 @@ def federation_by_index(
     users = np.flatnonzero(counts.sum(axis=1) >= max(1, fewest))
     if not len(users):
         raise Refusal(
-            f"none of the {len(counts)} clients has {max(1, fewest)} rows or more",
+            f"no client has {max(1, fewest)} rows or more",
             where=where,
             remedy="ask for fewer rows a client, or check the files",
         )
