@@ -71,7 +71,7 @@ def test_slopes_are_those_of_automatic_differentiation(name):
     assert_near(back(slope), jax.vjp(lambda x, kernel: by_xla(x, kernel, stride, margins), x, kernel)[1](slope))
 
 
-@pytest.mark.parametrize("name", ["neighbours together", "stride 2, odd sides"])
+@pytest.mark.parametrize("name", ["neighbours together, few features", "stride 2, odd sides"])
 @pytest.mark.parametrize("axes", [(0, 0), (0, None), (None, 0)], ids=["both", "images", "kernels"])
 def test_sites_side_by_side(name, axes):
     x, kernel, stride, margins = given(name)

@@ -3,7 +3,7 @@
 Caldas et al., "LEAF: A Benchmark for Federated Settings", 2018 (its FEMNIST model). Needs images (height, width) or
 (height, width, channels). Layers are conv_0, conv_1, ..., dense_0, dense_1.
 
-Convolutions are patches times one matrix (`convolutions`; decision record 0064 has the times of other ways).
+Convolutions are those of `convolutions` (decision record 0064 has the times of other ways).
 """
 
 from itertools import pairwise

@@ -7,8 +7,8 @@ routine inside a loop but the plainest, thirty times slower. Here every one is w
 is, which the compiler hands to its library. Decision record 0064 has the times of this and of other ways.
 
 The three are primitives of JAX, each bilinear, so that they can be differentiated as often as wanted, both ways. Sites
-side by side that share a kernel are one longer batch; sites with kernels of their own multiply patches with them, for
-which one routine does all.
+side by side that share a kernel are one longer batch; with kernels of their own they convolve one after the other, or
+multiply patches, for which one routine does all, where channels or features are few.
 """
 
 from collections.abc import Callable
@@ -194,6 +194,10 @@ _bilinear(to_kernel, lambda kernel, slope, geometry: to_images.bind(slope, kerne
 # ---- side by side ----
 
 
+FEW = 4
+"""Channels or features below which patches are quicker for sites side by side."""
+
+
 def _by_patches(made: Primitive, a: Any, b: Any, geometry: Geometry) -> Any:
     """The same map as a product of patches, which the compiler does for many sites at once."""
     inputs, features = geometry.operations // 2 // prod(geometry.outputs), geometry.kernel[3]
@@ -217,7 +221,15 @@ def _side_by_side(made: Primitive, given: Any, axes: Any, *, geometry: Geometry)
         longer = geometry._replace(images=(sites * geometry.images[0], *geometry.images[1:]))
         found = made.bind(joined.reshape(-1, *joined.shape[2:]), b, geometry=longer)
         return found.reshape(sites, -1, *found.shape[1:]), 0
-    return jax.vmap(partial(_by_patches, made, geometry=geometry), axes)(a, b), 0
+    if min(geometry.kernel[2:]) < FEW:
+        return jax.vmap(partial(_by_patches, made, geometry=geometry), axes)(a, b), 0
+    own = tuple(jnp.moveaxis(one, axis, 0) for one, axis in zip(given, axes, strict=True) if axis is not None)
+
+    def at_site(mine: tuple[Any, ...]) -> Any:
+        both = mine if len(mine) == 2 else (*mine, b) if second is None else (a, *mine)
+        return made.bind(*both, geometry=geometry)
+
+    return jax.lax.map(at_site, own), 0
 
 
 for _made in (to_outputs, to_images, to_kernel):

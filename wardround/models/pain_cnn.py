@@ -28,7 +28,7 @@ Loss = Literal["cross_entropy", "weighted", "hinge"]
 
 
 class StridedConv(nn.Module):  # type: ignore[misc]
-    """A convolution with stride 2, as patches times one matrix; equals `nn.Conv` with the same parameters."""
+    """A convolution with stride 2; equals `nn.Conv` with the same parameters."""
 
     features: int
     same: bool

@@ -9,7 +9,7 @@ the way up 9 (3 f_k f_k + f_k^2) + 2 f_k at each of levels d - 1 to 0, and the l
 adds 2 a filter ("group") or 4 ("batch", whose running statistics are parameters, see `models/normalization.py`).
 
 Costs memory: activations of all levels are held for the gradient.
-Convolutions are patches times a matrix (`convolutions.py`).
+Convolutions are those of `convolutions.py`.
 """
 
 import jax
