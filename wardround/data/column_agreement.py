@@ -21,6 +21,7 @@ from wardround.data.value_forms import likely_form
 from wardround.queries.columns import as_codes, as_numbers, as_text, kind_of, list_some, suggest_name
 from wardround.queries.kinds_of import kinds_of
 from wardround.queries.names_of import MOST_NAMES, names_of
+from wardround.weak_supervision.search.words import without_words
 
 Declared = Mapping[str, Sequence[str]]
 """The words of columns that the study itself tells."""
@@ -141,8 +142,11 @@ def levels_of(column: str, told: Mapping[str, Sequence[str]], declared: Declared
     return levels
 
 
-def rows_of_analysis(site: Site, agreed: Agreed) -> Site:
-    """The site's rows as agreed: float64 with NaN, words with gaps; a word that was not agreed on is unknown."""
+def rows_of_analysis(site: Site, agreed: Agreed, words_denied: Sequence[str] = ()) -> Site:
+    """The site's rows as agreed: float64 with NaN, words with gaps; a word that was not agreed on is unknown.
+
+    In free text, words that are denied are blank.
+    """
     found: dict[str, Any] = {}
     for name, column in agreed.columns.items():
         own, kind = site.table[name], kind_of(site.table[name])
@@ -155,7 +159,7 @@ def rows_of_analysis(site: Site, agreed: Agreed) -> Site:
         if column.kind == "number":
             found[name] = as_numbers(own)
         elif column.kind == "text":
-            found[name] = as_text(own)
+            found[name] = without_words(as_text(own), words_denied) if words_denied else as_text(own)
         else:
             codes, words = as_codes(own)
             words[~np.isin(words.astype(str), column.levels)] = None

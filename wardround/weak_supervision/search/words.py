@@ -11,9 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
-from wardround.queries.columns import as_text
 from wardround.weak_supervision.tokens import TOKEN, tokens_of
 
 Values = np.ndarray[Any, Any]
@@ -51,10 +49,10 @@ def denied_words(words: Iterable[str], denied: Iterable[str]) -> set[str]:
     return {word for word in words if word in listed or word.removesuffix("'s") in listed}
 
 
-def without_words(texts: "pd.Series[Any]", denied: Iterable[str]) -> "pd.Series[Any]":
+def without_words(texts: Iterable[str | None], denied: Iterable[str]) -> Values:
     """Texts in which denied words are blank, in whatever case, and their genitives; a missing text stays missing.
 
-    >>> without_words(pd.Series(["Seen by MEYER; Meyer’s pain", None]), ["Dr. Meyer"]).tolist()
+    >>> without_words(["Seen by MEYER; Meyer’s pain", None], ["Dr. Meyer"]).tolist()
     ['Seen by  ;   pain', None]
     """
     listed = {token for one in denied for token in tokens_of(one)}
@@ -63,8 +61,7 @@ def without_words(texts: "pd.Series[Any]", denied: Iterable[str]) -> "pd.Series[
         word = found.group().lower()
         return " " if word in listed or word.removesuffix("'s") in listed else found.group()
 
-    changed = [None if text is None else TOKEN.sub(blank, str(text).replace("’", "'")) for text in as_text(texts)]
-    return pd.Series(changed, index=texts.index, dtype=object, name=texts.name)
+    return np.array([None if text is None else TOKEN.sub(blank, text.replace("’", "'")) for text in texts], object)
 
 
 def likely_names(texts: Sequence[str], words: set[str]) -> set[str]:

@@ -51,7 +51,6 @@ from wardround.study.analyses.analysis import analysis_of
 from wardround.study.analyses.analysis_noise import analysis_noise, is_noised, with_noise
 from wardround.study.file import Study
 from wardround.study.transform_chain import links_of
-from wardround.weak_supervision.search.words import without_words
 
 Header = dict[str, Any]
 LONGEST_WORD = 500
@@ -153,9 +152,7 @@ class AnalysisWorker:
         denied = self.words_denied() if texts else ()
         if denied == self.unspoken:
             return rows
-        whole = rows_of_analysis(self.own, agreed)
-        changed = {name: without_words(whole.table[name], denied) for name in texts}
-        self.rows, self.unspoken = Site(whole.name, whole.table.assign(**changed)), denied
+        self.rows, self.unspoken = rows_of_analysis(self.own, agreed, denied), denied
         return self.rows
 
     def analysis(self, asked: Received[AskAnalysis], message: Message) -> tuple[Header, Message]:
