@@ -3,8 +3,8 @@
 Wang et al., "Federated Learning with Matched Averaging", ICLR 2020. The units of a hidden layer may stand in any order,
 so that the average of two good networks may be a bad one. In the round of a layer every site trains it and all layers
 above it, those below being frozen as they were matched, and sends this one layer. The server lays the sites' units on
-one another (`unit_matching`) and averages; every site learns in which order its units were taken, and reorders what the
-next layer reads. The last layer is averaged as it is. After as many rounds as layers a sweep ends and the next begins;
+one another (`unit_assignment`) and averages; every site learns in which order its units were taken, and reorders what
+the next layer reads. The last layer is averaged as it is. After as many rounds as layers a sweep ends and the next begins;
 within a sweep the common model is half new and half old, so it is judged at the end of one.
 
 Dense, convolutional and recurrent (LSTM) layers in a chain, normalization belonging to the layer before it. `growth`:
@@ -33,7 +33,7 @@ from wardround.algorithms.images.matched_layers import (
     read_matched,
     unpack_layer,
 )
-from wardround.algorithms.images.unit_matching import match_layer
+from wardround.algorithms.images.unit_assignment import match_layer
 from wardround.core import trees
 from wardround.core.answers import Weights, answer, side_by_side
 from wardround.core.bounds import Count, CountOrAll, Momentum, NotNegative, Positive

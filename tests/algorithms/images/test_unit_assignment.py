@@ -1,7 +1,7 @@
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-from wardround.algorithms.images.unit_matching import average, match_units
+from wardround.algorithms.images.unit_assignment import average, match_units
 
 RNG = np.random.default_rng(4)
 
