@@ -190,9 +190,9 @@ def test_notes_name_the_sites_of_each_line():
 
 @pytest.mark.slow
 def test_the_result_names_the_sites_of_each_line(tmp_path, capsys):
-    lines = {"bo": 4e-6, "makeni": 4e-6}
-    words = [{"name": "auto", "megabits": 1.0, "lines": lines, "seconds": 100.0, "smallest": 2}]
-    path = tiny.write_study(tmp_path, transforms=words)
+    lines = {"bo": SLOW, "makeni": SLOW}
+    words = [{"name": "auto", "megabits": 1.0, "lines": lines, "seconds": SECONDS, "smallest": 8}]
+    path = tiny.write_study(tmp_path, model={"name": "mlp", "hidden": [64]}, transforms=words)
     said = tiny.call(capsys, "run", path, "--out", tmp_path / "out")
     assert said.code == 0, said.err
     told = (tmp_path / "out" / "result.json").read_text()
