@@ -4,8 +4,8 @@ Wang et al., "Federated Learning with Matched Averaging", ICLR 2020. The units o
 so that the average of two good networks may be a bad one. In the round of a layer every site trains it and all layers
 above it, those below being frozen as they were matched, and sends this one layer. The server lays the sites' units on
 one another (`unit_assignment`) and averages; every site learns in which order its units were taken, and reorders what
-the next layer reads. The last layer is averaged as it is. After as many rounds as layers a sweep ends, the next begins;
-within a sweep the common model is half new and half old, so it is judged at the end of one.
+the next layer reads. The last layer is averaged as it is. After as many rounds as layers a sweep ends and the next
+begins; within a sweep the common model is half new and half old, so it is judged at the end of one.
 
 Dense, convolutional and recurrent (LSTM) layers in a chain, normalization belonging to the layer before it. `growth`:
 the common network may have so many times as many units more, where a site's units are unlike all others (`new_unit`: at
