@@ -5,6 +5,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 import pytest
 
 from wardround.aggregators.weighted_mean import weighted_mean
@@ -12,6 +13,7 @@ from wardround.algorithms.partial_pooling import partial_pooling
 from wardround.core.components.recipes import Recipe
 from wardround.core.contracts import Message, Task
 from wardround.core.solvers.fisher import flat
+from wardround.deploy.site.datasets import DatasetEntry, most_images
 from wardround.deploy.site.release.disclosure import in_own_cells
 from wardround.engine.split_round import one_site
 from wardround.models.logistic import logistic
@@ -94,3 +96,13 @@ def test_a_real_site_counts_patients_where_rows_are_images() -> None:
         asked = Recipe("algorithm", name, (("images_each", 1), ("smallest_cell", 1)))
         raised = dict(in_own_cells(asked, CELL, images_each=7).settings)
         assert (raised["smallest_cell"], raised["images_each"]) == (CELL, 7)
+
+
+def test_a_patient_is_the_topmost_folder_of_the_site_s_own_layout() -> None:
+    frame = pd.DataFrame({"subject": ["a", "a", "a", "b"], "session": ["1", "2", "2", "1"]})
+    for layout, most in (("subject/session/frame", 3), ("site/subject/session/frame", 3), ("session/frame", 2)):
+        assert most_images(DatasetEntry(source="images", layout=layout), frame) == most
+    assert most_images(DatasetEntry(source="images"), frame) == 3  # by the source's own default
+    assert most_images(DatasetEntry(source="images", layout="frame"), frame) == 1
+    assert most_images(DatasetEntry(source="csv", path="patients.csv"), frame) == 1
+    assert most_images(DatasetEntry(source="images", layout="subject/frame"), frame[:0]) == 1
