@@ -82,14 +82,27 @@ def neighbours_together(width: int, channels: int, features: int) -> int:
 
 
 def _library(x: Any, kernel: Any, margins: Any, stride: tuple[int, int], apart: tuple[int, int] = (1, 1)) -> jax.Array:
+    """The convolution, with margins as the library is quick with: some, but not more places than pixels."""
     reach = [step * (size - 1) for size, step in zip(kernel.shape[:2], apart, strict=True)]
-    if any(min(margin) < 0 or sum(margin) > own for margin, own in zip(margins, reach, strict=True)):
-        # More places than pixels: the library takes them only of images that have their margins already.
-        around = ((0, 0, 0), *((before, after, 0) for before, after in margins), (0, 0, 0))
-        x, margins = _written(jax.lax.pad(x, jnp.zeros((), x.dtype), around)), ((0, 0), (0, 0))
-    return jax.lax.conv_general_dilated(
+    places = [
+        (size + sum(margin) - own - 1) // step + 1
+        for size, margin, own, step in zip(x.shape[1:3], margins, reach, stride, strict=True)
+    ]
+    larger = kernel.shape[0] * kernel.shape[1] > x.shape[1] * x.shape[2]
+    if larger or any(min(margin) < 0 or sum(margin) > own for margin, own in zip(margins, reach, strict=True)):
+        # The images get their margins beforehand, but for a last line that is left to the library.
+        left = tuple((0, int(after > 0)) for _, after in margins)
+        written = [(before, after - last, 0) for (before, after), (_, last) in zip(margins, left, strict=True)]
+        x = _written(jax.lax.pad(x, jnp.zeros((), x.dtype), ((0, 0, 0), *written, (0, 0, 0))))
+        margins = left
+    # Without any margin the library copies nothing beforehand, and takes three times as long.
+    margins = tuple(
+        (0, int(own > 0)) if sum(margin) == 0 else margin for margin, own in zip(margins, reach, strict=True)
+    )
+    found = jax.lax.conv_general_dilated(
         x, kernel, stride, margins, rhs_dilation=apart, dimension_numbers=("NHWC", "HWIO", "NHWC")
     )
+    return found[:, : places[0], : places[1]]
 
 
 def _written(x: Any) -> Any:
@@ -139,9 +152,7 @@ def _kernel(x: jax.Array, slope: jax.Array, geometry: Geometry) -> jax.Array:
         return jnp.transpose(_products_over_images(x, slope, geometry.margins, geometry), (1, 2, 0, 3))
     sides = zip((tall, wide), geometry.margins, strict=True)
     around = [(size - 1 - before, size - 1 - after) for size, (before, after) in sides]
-    # Written with its margins: images that are smaller than their kernel the compiler would exchange with it.
-    padded = _written(jnp.pad(slope, ((0, 0), *around, (0, 0))))
-    found = _products_over_images(padded, x, ((0, 0), (0, 0)), geometry)
+    found = _products_over_images(slope, x, (around[0], around[1]), geometry)
     return jnp.transpose(found, (1, 2, 3, 0))[::-1, ::-1]
 
 
