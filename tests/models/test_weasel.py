@@ -123,9 +123,7 @@ def test_learns_from_votes_what_the_features_tell():
 def test_predictions_from_votes_are_the_label_model_s_where_a_function_votes():
     """A label model at zeros weighs every vote 1: two votes against one are odds of e; without a vote, the text."""
     model, by_votes = (weasel(TASK, votes=VOTES, predict_from=one) for one in ("features", "votes"))
-    params = {
-        name: jnp.zeros_like(one) if name.startswith("label") else one for name, one in model.init(KEY).items()
-    }
+    params = {name: jnp.zeros_like(one) if name.startswith("label") else one for name, one in model.init(KEY).items()}
     x = np.array([[1, 1, 1, 0, 5, 5], [0, 0, 0, 0, 5, 5], [0, 0, 0, 1, -5, 5]], np.float32)
     found, seen = np.asarray(by_votes.predict(params, x)), np.asarray(model.predict(params, x))
     odds = np.e / (1 + np.e)
