@@ -39,8 +39,8 @@ def mark_images(predictor: Predictor, folder: Path, settings: Mapping[str, Any])
     from wardround.data.images.form import form_of
 
     shape, reading = predictor.facts.shape, {**predictor.facts.reading, **settings}
-    contrast = (bool(reading.get(one, False)) for one in ("equalize", "standardize"))
-    form = form_of(shape[:2], shape[2], *contrast, str(folder))
+    equalize, standardize = (bool(reading.get(one, False)) for one in ("equalize", "standardize"))
+    form = form_of(shape[:2], shape[2], equalize, standardize, str(folder))
     window = tuple(reading.get("window") or ())
     if len(window) not in (0, 2):
         raise Refusal(f"the window {list(window)} is not [low, high]", where=str(folder), remedy="correct it")
