@@ -173,7 +173,11 @@ LONG: dict[str, tuple[str, ...]] = {  # by measured time
         "two_servers",
     ),
     "tests/contracts/test_judge.py::test_with_cells_of_one_patient_both_engines_tell_the_same": ("scaffold",),
-    "tests/contracts/test_masks.py::test_some_algorithms_learn_masks_in_both_engines": ("fed_dg-settings1",),
+    # Without optimizations the compiler makes a U-Net's step that is 0.004 off the one users get (3e-8 between engines).
+    "tests/contracts/test_masks.py::test_some_algorithms_learn_masks_in_both_engines": (
+        "fed_avg-settings0",
+        "fed_dg-settings1",
+    ),
     "tests/data/datasets/test_sepsis.py::test_last_and_worst_values_of_the_first_patient": ("",),
     "tests/data/datasets/test_sepsis.py::test_patients_and_septic_patients_of_both_hospitals": ("",),
     "tests/deploy/coordinator/analyses/test_analyses.py::test_a_coordinator_that_dies_comes_to_the_same_state": (

@@ -163,7 +163,6 @@ def drop_array(message: Message, name: str) -> Message:
     return Message({key: value for key, value in message.arrays.items() if key != name}, message.meta)
 
 
-@lru_cache(maxsize=64)
 def tailored(algorithm: Algorithm, transform: Transform) -> Algorithm:
     """The algorithm whose messages differ from site to site as its own tailoring, and the transform's, want it."""
     own, other = algorithm.tailoring, transform.tailoring
@@ -172,6 +171,7 @@ def tailored(algorithm: Algorithm, transform: Transform) -> Algorithm:
     return algorithm._replace(tailoring=other if own is None else both_tailorings(own, other))
 
 
+@lru_cache(maxsize=64)  # the same object for the same two, so that their programs are found again
 def both_tailorings(first: Tailoring, second: Tailoring) -> Tailoring:
     """Cut by the first and then by the second; a kind is a kind of each."""
 
