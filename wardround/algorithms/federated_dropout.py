@@ -27,7 +27,7 @@ import numpy as np
 from wardround.algorithms.fed_avg import fed_avg
 from wardround.core import trees
 from wardround.core.answers import Weights
-from wardround.core.bounds import Bound, BySite, Count, CountOrAll, Momentum, Positive
+from wardround.core.bounds import Bound, BySite, Count, CountOrAll, Momentum, Positive, refuse_more_sites
 from wardround.core.contracts import Aggregator, Algorithm, Array, Key, Message, Model, Params, Tailoring, Tree
 from wardround.core.errors import Refusal
 from wardround.core.sub_models import cut_out, held, mean_of_holders, put_in, scale_inputs, unit_counts
@@ -91,12 +91,7 @@ def federated_dropout(
     def kind_of(sites: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         if not widths:
             return np.full(np.shape(sites), kinds.index(width))
-        if np.max(sites, initial=0) >= len(widths):
-            raise Refusal(
-                f"widths has {len(widths)} numbers, and there are {int(np.max(sites)) + 1} sites or more",
-                where="algorithm federated_dropout",
-                remedy='give one for each site, or name single sites: widths = {"North" = 0.5}',
-            )
+        refuse_more_sites("widths", len(widths), int(np.max(sites, initial=0)) + 1, "algorithm federated_dropout")
         return kind_at[sites]
 
     def cut(said: Message, kind: int, site: Array, key: Key) -> Message:

@@ -2,6 +2,8 @@
 
 from typing import Annotated, NamedTuple
 
+from wardround.core.errors import Refusal
+
 
 class Bound(NamedTuple):
     """From `low` to `high`; `open_low` excludes the lower end, `open_high` the upper."""
@@ -44,3 +46,13 @@ class SiteNumbers(NamedTuple):
 
 BySite = Annotated[tuple[float, ...], SiteNumbers()]
 """0 for a site of which nothing is said."""
+
+
+def refuse_more_sites(setting: str, numbers: int, sites: int, where: str) -> None:
+    """Numbers by site, of which there must be one for every site."""
+    if sites > numbers:
+        raise Refusal(
+            f"{setting} has {numbers} numbers, and there are {sites} sites or more",
+            where=where,
+            remedy=f'give one for each site, or name single sites: {setting} = {{"North" = 0.5}}',
+        )

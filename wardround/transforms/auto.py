@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from wardround.core import trees
-from wardround.core.bounds import BySite, Positive
+from wardround.core.bounds import BySite, Positive, refuse_more_sites
 from wardround.core.chain import CHOICE, LINE, identity, mark_of, marked, without_marks
 from wardround.core.contracts import Key, Message, Tailoring, Transform, Tree
 from wardround.core.errors import Refusal
@@ -80,12 +80,7 @@ def auto(
         return link.release(link.init(rest), rest)
 
     def kind_of(sites: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        if np.max(sites, initial=0) >= len(kinds):
-            raise Refusal(
-                f"lines has {len(kinds)} numbers, and there are {int(np.max(sites)) + 1} sites or more",
-                where="[[transforms]] auto",
-                remedy='give one for each site, or name single sites: lines = {"North" = 0.5}',
-            )
+        refuse_more_sites("lines", len(kinds), int(np.max(sites, initial=0)) + 1, "[[transforms]] auto")
         return kinds[sites]
 
     several = Tailoring(
