@@ -67,8 +67,8 @@ FIRST = (
 """Folders whose files take longest: begun first, so that no worker has a long one left at the end."""
 PROGRAMS = ("engine", "partners", "privacy", "study", "workflows")
 """Rooms that remember compiled programs, or what they were compiled from."""
-LARGE = 1_100_000_000
-"""Bytes of a worker above which it forgets compiled programs between two tests,"""
+LARGE = max(1_100_000_000, min(3_000_000_000, psutil.virtual_memory().available // 8))
+"""Bytes of a worker above which it forgets compiled programs between two tests: an eighth of what is free at first,"""
 GROWTH = 300_000_000
 """and by how much it must grow until it forgets again: what is left after forgetting is libraries, not programs."""
 

@@ -1,5 +1,6 @@
 """The documentation is true: studies parse, links lead somewhere, what is named exists, the worked examples work."""
 
+import functools
 import importlib
 import importlib.util
 import json
@@ -220,9 +221,14 @@ def test_every_command_and_option_in_the_pages_exists():
     assert unknown == []
 
 
+@functools.cache
+def whole_command():
+    return typer.main.get_command(app)
+
+
 def unknown_words(words: list[str]) -> list[str]:
     """Commands and options among these words of a command that the command line does not know."""
-    command = typer.main.get_command(app)
+    command = whole_command()
     while hasattr(command, "commands") and words and re.fullmatch("[a-z][a-z-]*", words[0]):
         if words[0] not in command.commands:
             return words[:1]

@@ -62,6 +62,13 @@ LONG: dict[str, tuple[str, ...]] = {  # by measured time
         "model_interpolation",
         "partial_pooling",
     ),
+    "tests/contracts/test_every_algorithm.py::test_learns_and_same_seed_gives_the_same_bits": (
+        "centralized",
+        "cluster",
+        "federated_dropout",
+        "model_interpolation",
+        "partial_pooling",
+    ),
     "tests/contracts/test_every_algorithm.py::test_names_the_round_and_the_site_of_a_nan": (
         "centralized",
         "cluster",
@@ -75,6 +82,12 @@ LONG: dict[str, tuple[str, ...]] = {  # by measured time
         "fine_tune",
         "meta",
         "model_interpolation",
+        "partial_pooling",
+    ),
+    "tests/contracts/test_every_algorithm.py::test_ragged_empty_and_one_class_sites_train": (
+        "centralized",
+        "cluster",
+        "federated_dropout",
         "partial_pooling",
     ),
     "tests/contracts/test_every_algorithm.py::test_survives_the_disk": (
@@ -279,7 +292,7 @@ LONG: dict[str, tuple[str, ...]] = {  # by measured time
         "coordinator.checkpoint.partial:2-coordinator",
         "coordinator.study.ended-coordinator",
     ),
-    "tests/models/images/test_u_net.py::test_the_slope_is_that_of_finite_differences": ("both",),
+    "tests/models/images/test_u_net.py::test_the_slope_is_that_of_finite_differences": ("both", "cross_entropy"),
     "tests/models/test_weasel.py::test_other_end_models": ("series_cnn",),
     "tests/partners/choices/test_evidence.py::test_other_models_and_targets": ("network",),
     "tests/partners/choices/test_evidence.py::test_right_partners_are_ranked_first_and_let_in": ("1",),
@@ -299,7 +312,10 @@ LONG: dict[str, tuple[str, ...]] = {  # by measured time
     "tests/runs/test_result.py::test_what_a_command_wrote_is_read_without_loss": ("compare", "partners", "rates"),
     "tests/runs/test_result.py::test_what_a_command_wrote_keeps_to_the_schema": ("partners", "rates"),
     "tests/test_docs.py::test_every_example_passes_the_check": (
+        "examples/adult_iid.toml",
+        "examples/boosted_trees_adult.toml",
         "examples/boosted_trees_sepsis.toml",
+        "examples/erosion_figure_1.toml",
         "examples/explain_sepsis.toml",
         "examples/leaf_imdb.toml",
         "examples/private.toml",

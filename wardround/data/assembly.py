@@ -198,8 +198,10 @@ def infer_types_by_site(frames: Mapping[str, pd.DataFrame], keep: Sequence[str])
     """Text columns of a file that several sites share, typed for each site apart.
 
     One word at one site ("unknown") turns a whole column of the file into text; taken apart, the schema check can say
-    which site it is.
+    which site it is. Where a file has one site, the reader has typed its columns already.
     """
+    if len(frames) == 1:
+        return frames
     result: Mapping[str, pd.DataFrame] = frames
     shared = list(dict.fromkeys(column for frame in frames.values() for column in frame.columns))
     for column in shared:

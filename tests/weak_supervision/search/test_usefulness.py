@@ -66,16 +66,22 @@ def test_a_network_is_what_its_description_says():
         chance = 1 / (1 + jnp.exp(-forward(params, seen(labels))))
         return -jnp.mean(answers * jnp.log(chance) + (1 - answers) * jnp.log(1 - chance))
 
-    optimizer, step = optax.adam(module.RATE), jax.jit(jax.value_and_grad(loss))
+    optimizer = optax.adam(module.RATE)
+
+    @jax.jit
+    def step(params, memory):
+        value, gradient = jax.value_and_grad(loss)(params)
+        update, memory = optimizer.update(gradient, memory)
+        return value, optax.apply_updates(params, update), memory
+
     memory, best, waited = optimizer.init(params), np.inf, 0
     for _ in range(module.STEPS):
-        value, gradient = step(params)
+        value, stepped, after = step(params, memory)
         waited = 0 if value < best - module.SMALLEST_GAIN else waited + 1
         best = min(best, float(value))
         if waited >= module.PATIENCE:
             break
-        update, memory = optimizer.update(gradient, memory)
-        params = optax.apply_updates(params, update)
+        params, memory = stepped, after
     for label in (0, 1):
         expected = 1 / (1 + np.exp(-np.asarray(forward(params, seen(np.full(12, label))))))
         np.testing.assert_allclose(found[:, label], expected, atol=1e-3)
