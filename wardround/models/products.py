@@ -31,16 +31,13 @@ def _forward(rows: Array, weights: Array) -> tuple[Array, tuple[Array, Array]]:
 
 def _backward(given: tuple[Array, Array], slope: Array) -> tuple[Array, Array]:
     rows, weights = given
-    # The barrier keeps the compiler from folding the turn back into the product.
-    turned = jax.lax.optimization_barrier(rows.T)
-    return _way_back(slope, weights), turned @ slope
-
-
-def _way_back(slope: Array, weights: Array) -> Array:
+    # The barriers keep the compiler from folding a turn back into the product, or into the sum.
+    written = jax.lax.optimization_barrier
     if weights.shape[1] > FEW:
-        return slope @ weights.T
+        return slope @ weights.T, written(rows.T) @ slope
     parts = (slope[:, output, None] * weights[None, :, output] for output in range(weights.shape[1]))
-    return sum(parts, jnp.zeros((), slope.dtype))
+    to_weights = jnp.sum(slope[:, :, None] * rows[:, None, :], axis=0)
+    return sum(parts, jnp.zeros((), slope.dtype)), written(to_weights).T
 
 
 multiply.defvjp(_forward, _backward)
