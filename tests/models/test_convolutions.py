@@ -149,3 +149,17 @@ def test_inside_a_loop_all_three_are_the_librarys(image, kernel, stride):
     used = [line for line in lines if " convolution(" in line]
     assert len(used) == (3 if stride == 1 else 6)  # four of them for the images, where the stride is 2
     assert all("ROOT" in line for line in used), "a convolution outside of a fusion for the library"
+
+
+@pytest.mark.parametrize("size", [17, 18], ids=["no rest", "a rest"])
+def test_without_margins_the_library_gets_one_and_computes_no_place_too_many(size):
+    """Half as many operations again, in a kernel of 5 x 5, for a place more each way: nothing but the clock tells."""
+    x, kernel = jnp.zeros((4, size, size, 2)), jnp.zeros((5, 5, 2, 20))
+
+    def slope_of_kernel(kernel):
+        return jax.grad(lambda k: jnp.sum(convolve(x, k, 2, NONE)))(kernel)
+
+    lines = jax.jit(slope_of_kernel).lower(kernel).as_text().splitlines()
+    [used] = [line for line in lines if "stablehlo.convolution(" in line]
+    assert "pad = [[0, 2], [0, 0]]" in used, "no margin, with which the library takes three times as long"
+    assert used.endswith("-> tensor<2x5x5x20xf32>")

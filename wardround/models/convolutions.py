@@ -95,10 +95,10 @@ def _library(x: Any, kernel: Any, margins: Any, stride: tuple[int, int], apart: 
         written = [(before, after - last, 0) for (before, after), (_, last) in zip(margins, left, strict=True)]
         x = _written(jax.lax.pad(x, jnp.zeros((), x.dtype), ((0, 0, 0), *written, (0, 0, 0))))
         margins = left
-    # Without any margin the library copies nothing beforehand, and takes three times as long.
-    margins = tuple(
-        (0, int(own > 0)) if sum(margin) == 0 else margin for margin, own in zip(margins, reach, strict=True)
-    )
+    if not any(map(sum, margins)):
+        # Without any margin the library copies nothing beforehand, and takes three times as long.
+        down = int(reach[0] > 0)
+        margins = ((0, down), (0, int(reach[1] > 0 and not down)))
     found = jax.lax.conv_general_dilated(
         x, kernel, stride, margins, rhs_dilation=apart, dimension_numbers=("NHWC", "HWIO", "NHWC")
     )
@@ -162,13 +162,19 @@ def _products_over_images(x: jax.Array, other: jax.Array, margins: Margins, geom
     rows, height, width, features = other.shape
     count = neighbours_together(width, rows, features)
     joined = jnp.transpose(other.reshape(rows, height, width // count, count * features), (1, 2, 0, 3))
-    found = _library(
-        _written(jnp.transpose(x, (3, 1, 2, 0))), _written(joined), margins, (1, 1), (stride, stride * count)
-    )
-    # Of every neighbour its own offsets; rows that no window reaches are left over where the stride leaves a rest.
-    parts = [
-        found[:, :tall, stride * at : stride * at + wide, features * at : features * (at + 1)] for at in range(count)
+    # Where the stride leaves a rest, no window reaches the last lines.
+    ends = [
+        stride * (places - 1) + own - before
+        for places, own, (before, _) in zip((height, width), (tall, wide), margins, strict=True)
     ]
+    x = x[:, : ends[0], : ends[1]]
+    left = [(before, end - size) for (before, _), end, size in zip(margins, ends, x.shape[1:3], strict=True)]
+    if not any(map(sum, left)) and height >= tall:
+        # The library wants a margin: a line of zeros below both costs less than a place more for each offset.
+        joined, left = jnp.pad(joined, ((0, 1), (0, 0), (0, 0), (0, 0))), [(0, stride), (0, 0)]
+    found = _library(_written(jnp.transpose(x, (3, 1, 2, 0))), _written(joined), left, (1, 1), (stride, stride * count))
+    # Of every neighbour its own offsets.
+    parts = [found[:, :, stride * at : stride * at + wide, features * at : features * (at + 1)] for at in range(count)]
     return sum(parts[1:], parts[0])
 
 
