@@ -64,7 +64,7 @@ def test_a_subject_at_two_sites_is_told(tmp_path):
     labels["file"] = labels["file"].str.replace("B/10/", "B/00/")
     labels.to_csv(tmp_path / "labels.csv", index=False)
     loaded = load(read(tmp_path, drop=("session",)), seed=3, by="subject")
-    assert any(note.startswith("1 patients (subject) occur at more than one site") for note in loaded.notes)
+    assert any(note.startswith("1 patient (subject) occurs at more than one site") for note in loaded.notes)
 
 
 def test_broken_files_are_named_left_out_and_counted(folder):

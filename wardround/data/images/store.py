@@ -54,6 +54,8 @@ class ReadingRemarks:
         self.names, self.deep, self.silent = 0, 0, 0
         self.burnt: list[str] = []
         self.sizes: Counter[tuple[int, ...]] = Counter()
+        self.patients: list[str] = []
+        """Of every image that was kept, a digest from its header."""
 
     def note(self, file: str, image: RawImage) -> None:
         self.names += image.names_patient
@@ -61,6 +63,7 @@ class ReadingRemarks:
         self.silent += image.burnt_in is None
         self.burnt += [file] if image.burnt_in else []
         self.sizes[image.pixels.shape] += 1
+        self.patients.append(image.patient)
 
     def lines(self, form: ImageForm, *, windowed: bool) -> list[str]:
         said = [
