@@ -116,9 +116,10 @@ def measure_meaning(run: Run) -> Html:
     if not has_scores(run):
         return Html("")
     meaning = meaning_of(run.metric)
+    seen = "images that" if unit_of(run) == "image" else "patients whom"
     return Html(
-        f"{safe(label_of(run.metric))}{f': {meaning}' if meaning else ''}. All scores are for patients whom the models "
-        "had not seen in training."
+        f"{safe(label_of(run.metric))}{f': {meaning}' if meaning else ''}. All scores are for {seen} the "
+        "models had not seen in training."
     )
 
 
