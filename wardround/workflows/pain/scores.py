@@ -125,5 +125,5 @@ def rank_table(by_method: Mapping[str, Sequence[PersonScore]], key: str) -> str:
     for metric in METRICS:
         found = list(ranks(by_method, key, metric).values())
         best = max(found)
-        columns.append([f"**{one}**" if one == best else str(one) for one in found])
+        columns.append([f"**{one}**" if one == best > 0 else str(one) for one in found])
     return lines_of(["method", "ACC", "PR-AUC", "F1"], list(by_method), columns)
