@@ -159,6 +159,24 @@ def test_masks_must_fit(tmp_path):
     assert "A/c: there is no mask" in note
 
 
+def test_transparency_marks_nothing_and_a_mask_that_marks_all_is_named(tmp_path):
+    """As drawing programs write: a red square on black, all of it opaque; and one on a ground that cannot be seen."""
+    (tmp_path / "A").mkdir()
+    (tmp_path / "masks/A").mkdir(parents=True)
+    opaque = np.zeros((16, 16, 4), np.uint8)
+    opaque[..., 3] = 255
+    opaque[4:8, 4:8, 0] = 200
+    clear = np.full((16, 16, 4), 255, np.uint8)
+    clear[..., 3] = 0
+    clear[4:8, 4:8, 3] = 255
+    for name, mask in (("a", opaque), ("b", clear), ("c", np.full((16, 16), 9, np.uint8))):
+        Image.fromarray(square(True, 1)).save(tmp_path / f"A/{name}.png")
+        Image.fromarray(mask).save(tmp_path / f"masks/A/{name}.png")
+    table = images(path=tmp_path, target="mask", layout="site/frame", masks="masks")
+    assert [int(one.pixels.sum()) for one in table.sites["A"]["mask"]] == [16, 16, 256]
+    assert "Every pixel is marked in 1 mask (A/c): look whether 0 is the background there." in table.notes
+
+
 def test_a_mask_that_would_fill_the_memory_is_not_unpacked(tmp_path):
     """A header that tells of 400 million pixels, and one of a hundred million: left out by their size."""
     (tmp_path / "A").mkdir()
