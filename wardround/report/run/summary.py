@@ -233,7 +233,10 @@ def interval_note(run: Run) -> Html:
     has = any(m.at(h.name, run.metric).low is not None for m in run.methods for h in run.hospitals)
     if not has:
         return Html("")
-    return Html(f"The ranges in brackets are {interval_name(run)}s: the wider the range, the less certain the score.")
+    alike = " They take images as independent, as those of one patient are not." if unit_of(run) == "image" else ""
+    return Html(
+        f"The ranges in brackets are {interval_name(run)}s: the wider the range, the less certain the score.{alike}"
+    )
 
 
 def costs(run: Run) -> Html:

@@ -34,11 +34,12 @@ def diagnostics(run: Run) -> Iterable[Html]:
 
 def progress_words(run: Run) -> Html:
     many, units = len(run.hospitals) > score_charts.MANY, units_of(run)
+    who = "who" if units == "patients" else "which"
     hospitals = "The band holds the middle 80 % of hospitals." if many else "Each thin line is one hospital."
     repeat = f" Shown is the first of {run.repeats} repeats." if run.repeats > 1 else ""
     return paragraph(
         Html(
-            f"The error on validation {units}, which are not used for training (validation loss; lower is "
+            f"The error on validation {units}, {who} are not used for training (validation loss; lower is "
             f"better). The thick line is the mean over all {units}. {hospitals}{repeat}"
         )
     )
