@@ -62,3 +62,5 @@ def test_a_weighted_loss_is_told_among_what_was_done_for_rare_outcomes():
     assert class_words({"model": {"name": "pain_cnn"}}) == "Classes were neither weighted nor resampled."
     told = class_words({"model": {"name": "pain_cnn", "loss": "weighted", "positive_weight": 2.0}})
     assert told == "A row with the outcome counted 2 times in the loss."
+    told = class_words({"model": {"name": "pain_cnn", "downsample": 0.2}})
+    assert told == "Of looks at rows without the outcome 20 % counted, drawn anew each time."

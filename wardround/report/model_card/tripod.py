@@ -155,6 +155,10 @@ def class_words(study: Study) -> str:
         found.append("Classes were weighted when answers were combined (class_weighted).")
     if model.get("loss") == "weighted":
         found.append(f"A row with the outcome counted {model.get('positive_weight', 1.0):g} times in the loss.")
+    if (model.get("downsample") or 1) < 1:
+        found.append(
+            f"Of looks at rows without the outcome {100 * model['downsample']:g} % counted, drawn anew each time."
+        )
     return " ".join(found) or "Classes were neither weighted nor resampled."
 
 
