@@ -53,7 +53,7 @@ def summary(run: Run) -> list[tuple[str, Html]]:
         ("Measure", measure_meaning(run)),
         ("Result", ranking(run)),
         ("Certainty", join([part for part in (certainty(run), interval_note(run)) if part], " ")),
-        ("Which method", safe(advice_of(run))),
+        ("Which method", Html("") if not (advice := advice_of(run)) else safe(advice)),
     ]
     unfinished = Html("The run was interrupted before it was evaluated, so no model can be called best yet.")
     parts = [
