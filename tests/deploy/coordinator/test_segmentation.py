@@ -78,7 +78,7 @@ def test_the_model_is_that_of_the_simulation_and_pictures_stay(consortium):
     assert '<a href="#images">The images themselves</a>' in page.read_text()
     assert exact.patient_table is not None
     assert exact.patient_table.columns == ()  # pixels are no column of the table of patients
-    for word in ("Picture(", "memmap", "(no name)"):
+    for word in ("Picture(", "memmap", "Which method"):
         assert word not in page.read_text()
     assert "data:image" not in made.output
     assert "data:image" not in (consortium.run(asked) / "result.json").read_text()

@@ -212,7 +212,7 @@ def manifest(run: Run) -> Html:
     """What it takes to do the run again."""
     if not run.manifest:
         return Html("")
-    rows = [[name, Html(f"<code>{safe(value)}</code>" if value else "")] for name, value in flatten(run.manifest)]
+    rows = [[name, Html(f"<code>{safe(value)}</code>")] for name, value in flatten(run.manifest)]
     return details(
         "How this was made: versions, seed, hashes and study settings", table("Manifest", ["Key", "Value"], rows)
     )
