@@ -142,6 +142,23 @@ def test_labels_by_words_of_the_layout(folder):
     assert "Rows of labels.csv without an image: 1." in table.notes
 
 
+@pytest.mark.parametrize(
+    "change", [("/", "\\"), (",", ";"), (".png", ".PNG")], ids=["Windows", "semicolons", "capitals"]
+)
+def test_labels_as_spreadsheets_write_them(folder, change):
+    path = folder / "labels.csv"
+    expected = list(read(folder).sites["A"]["finding"])
+    path.write_text(path.read_text().replace(*change))
+    assert list(read(folder).sites["A"]["finding"]) == expected
+
+
+def test_a_table_that_names_none_of_the_images_is_refused_with_an_example(folder):
+    path = folder / "labels.csv"
+    path.write_text(path.read_text().replace("\n", "\nscans/"))
+    with pytest.raises(Refusal, match="it says scans/A/00/s1/0, and an image is A/00/s1/0"):
+        read(folder)
+
+
 def test_masks_must_fit(tmp_path):
     (tmp_path / "A").mkdir()
     (tmp_path / "masks/A").mkdir(parents=True)
