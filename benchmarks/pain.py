@@ -77,7 +77,7 @@ def print_tables(found: ScoresByMethod, setting: str) -> None:
     for metric in METRICS:
         print(f"By person:\n\n{slice_table(found, 'subject', metric)}\n")
     for metric in METRICS:
-        print(f"By {shows}:\n\n{slice_table(found, 'session', metric)}\n")
+        print(f"By {shows}:\n\n{slice_table(found, 'session', metric, gaps=setting == 'sessions')}\n")
     print(
         f"Ranks by person:\n\n{rank_table(found, 'subject')}\n\nRanks by {shows}:\n\n{rank_table(found, 'session')}\n"
     )

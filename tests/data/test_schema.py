@@ -85,7 +85,7 @@ def test_no_row_anywhere_is_refused_even_if_empty_sites_are_kept() -> None:
 def test_unknown_targets_are_counted_or_dropped() -> None:
     holes = {**GOOD, "y": ["no", None, "yes"]}
     refused({"A": GOOD, "B": holes}, "B: 1 of 3", 'missing_target = "drop"')
-    assert "1 rows without a known y" in checked({"A": GOOD, "B": holes}, missing_target="drop").notes[0]
+    assert "1 row without a known y was left out" in checked({"A": GOOD, "B": holes}, missing_target="drop").notes[0]
     # Dropping may leave a site with one row, which is then refused in its turn.
     refused({"A": GOOD, "B": {**GOOD, "y": [None, None, "yes"]}}, "B (one row)", missing_target="drop")
 

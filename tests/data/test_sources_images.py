@@ -64,7 +64,7 @@ def test_a_subject_at_two_sites_is_told(tmp_path):
     labels["file"] = labels["file"].str.replace("B/10/", "B/00/")
     labels.to_csv(tmp_path / "labels.csv", index=False)
     loaded = load(read(tmp_path, drop=("session",)), seed=3, by="subject")
-    assert any(note.startswith("1 patients (subject) occur at more than one site") for note in loaded.notes)
+    assert any(note.startswith("1 patient (subject) occurs at more than one site") for note in loaded.notes)
 
 
 def test_broken_files_are_named_left_out_and_counted(folder):
@@ -142,6 +142,23 @@ def test_labels_by_words_of_the_layout(folder):
     assert "Rows of labels.csv without an image: 1." in table.notes
 
 
+@pytest.mark.parametrize(
+    "change", [("/", "\\"), (",", ";"), (".png", ".PNG")], ids=["Windows", "semicolons", "capitals"]
+)
+def test_labels_as_spreadsheets_write_them(folder, change):
+    path = folder / "labels.csv"
+    expected = list(read(folder).sites["A"]["finding"])
+    path.write_text(path.read_text().replace(*change))
+    assert list(read(folder).sites["A"]["finding"]) == expected
+
+
+def test_a_table_that_names_none_of_the_images_is_refused_with_an_example(folder):
+    path = folder / "labels.csv"
+    path.write_text(path.read_text().replace("\n", "\nscans/"))
+    with pytest.raises(Refusal, match="it says scans/A/00/s1/0, and an image is A/00/s1/0"):
+        read(folder)
+
+
 def test_masks_must_fit(tmp_path):
     (tmp_path / "A").mkdir()
     (tmp_path / "masks/A").mkdir(parents=True)
@@ -157,6 +174,24 @@ def test_masks_must_fit(tmp_path):
     (note,) = [note for note in table.notes if "masks" in note]
     assert "A/b: its mask is 8 x 16, it is 16 x 16" in note
     assert "A/c: there is no mask" in note
+
+
+def test_transparency_marks_nothing_and_a_mask_that_marks_all_is_named(tmp_path):
+    """As drawing programs write: a red square on black, all of it opaque; and one on a ground that cannot be seen."""
+    (tmp_path / "A").mkdir()
+    (tmp_path / "masks/A").mkdir(parents=True)
+    opaque = np.zeros((16, 16, 4), np.uint8)
+    opaque[..., 3] = 255
+    opaque[4:8, 4:8, 0] = 200
+    clear = np.full((16, 16, 4), 255, np.uint8)
+    clear[..., 3] = 0
+    clear[4:8, 4:8, 3] = 255
+    for name, mask in (("a", opaque), ("b", clear), ("c", np.full((16, 16), 9, np.uint8))):
+        Image.fromarray(square(True, 1)).save(tmp_path / f"A/{name}.png")
+        Image.fromarray(mask).save(tmp_path / f"masks/A/{name}.png")
+    table = images(path=tmp_path, target="mask", layout="site/frame", masks="masks")
+    assert [int(one.pixels.sum()) for one in table.sites["A"]["mask"]] == [16, 16, 256]
+    assert "Every pixel is marked in 1 mask (A/c): look whether 0 is the background there." in table.notes
 
 
 def test_a_mask_that_would_fill_the_memory_is_not_unpacked(tmp_path):

@@ -6,7 +6,7 @@ from PIL import Image
 
 from wardround.core.contracts import Batch, Task
 from wardround.core.errors import Refusal
-from wardround.models.augmentation import Augmentation, Turn, augment, with_augmentation
+from wardround.models.augmentation import Augmentation, Turn, augment, looked_at, with_augmentation
 from wardround.models.mlp import mlp
 
 TASK = Task((8, 8, 1), ("no", "yes"))
@@ -82,3 +82,25 @@ def test_a_prediction_sees_the_middle_and_a_step_repeats():
 def test_what_cannot_be_augmented_is_refused(shape, crop):
     with pytest.raises(Refusal):
         with_augmentation(mlp, Task(shape, ("no", "yes")), Augmentation(flip=True, crop=crop))
+
+
+def test_downsampling_passes_over_images_without_the_outcome():
+    y = np.int32([0] * 2000 + [1] * 100)
+    kept = np.asarray(looked_at(jnp.asarray(y), KEY, 0.05))
+    assert kept[2000:].all()
+    # 2000 draws of 0.05: 100 on average, within four standard deviations of 9.7.
+    assert 61 < kept[:2000].sum() < 139
+    plain = mlp(TASK, hidden=(2,))
+    model = with_augmentation(lambda task: plain, TASK, Augmentation(downsample=0.5))
+    params = jax.jit(plain.init)(KEY)
+    batch = Batch(IMAGES, np.int32(np.arange(64) % 2), np.ones(64, np.float32))
+    slope = jax.jit(model.gradient)
+    one, again, other = (slope(params, batch, jax.random.key(k))["dense_0/kernel"] for k in (1, 1, 2))
+    np.testing.assert_array_equal(one, again)
+    assert not np.array_equal(one, other)
+    # As if the rows that were passed over were not there.
+    own = jax.random.fold_in(jax.random.split(jax.random.key(1))[0], 1)
+    there = looked_at(jnp.asarray(batch.y), own, 0.5)
+    assert 32 < float(there.sum()) < 64
+    few = jax.jit(plain.gradient)(params, batch._replace(mask=there), KEY)
+    np.testing.assert_allclose(one, few["dense_0/kernel"], atol=1e-6)

@@ -4,8 +4,12 @@ import numpy as np
 import pytest
 from flax import linen as nn
 
-from wardround.core.contracts import Batch, Task
+from wardround.aggregators.weighted_mean import weighted_mean
+from wardround.algorithms.fed_avg import fed_avg
+from wardround.algorithms.images.fed_bn import fed_bn
+from wardround.core.contracts import Batch, Message, Task
 from wardround.core.errors import Refusal
+from wardround.engine.split_round import one_site
 from wardround.models.normalization import EPSILON, OpenBatchNorm, RowGroupNorm
 from wardround.models.pain_cnn import pain_cnn
 from wardround.privacy.dp_sgd import refuse_coupled
@@ -49,6 +53,25 @@ def test_a_step_moves_the_statistics_by_rate_times_learning_rate():
     )
     np.testing.assert_allclose(after["norm_0/mean"], 0.2 * conv.mean((0, 1, 2)), atol=1e-5)
     np.testing.assert_allclose(after["norm_0/var"], 0.8 + 0.2 * conv.var((0, 1, 2)), atol=1e-5)
+
+
+def test_whoever_sets_the_rates_reads_the_last_patient_unless_normalization_stays():
+    """The attack that an approval warns of: 5 patients in batches of 4, and the fifth's mean leaves exactly."""
+    x, y = RNG.random((5, 20, 20, 1), np.float32), np.int32([0, 1, 0, 1, 1])
+    model = pain_cnn(TASK, **TINY, statistics_rate=1e6)
+    kernel = np.zeros((5, 5, 1, 2), np.float32)
+    kernel[2, 2, 0] = 1.0  # the picture itself, every other pixel
+    sent = {**PARAMS, "conv_0/kernel": kernel, "conv_0/bias": np.zeros(2, np.float32)}
+    algorithm = fed_avg(model, weighted_mean(), learning_rate=1e-6, batch_size=4)
+    shard = one_site(x, y, np.arange(5)[None])
+    told = jax.jit(algorithm.client)(Message({"params": sent}), (), shard, KEY)[0].arrays
+    read = told["update"]["norm_0/mean"][0] / told["weight"] + sent["norm_0/mean"][0]
+    wrong = np.abs(x[:, 1::2, 1::2, 0].mean((1, 2)) - read)
+    nearest, other = np.sort(wrong)[:2]
+    assert nearest < 1e-5
+    assert other > 1e-3
+    kept = fed_bn(model, weighted_mean(), learning_rate=1e-6, batch_size=4)
+    assert not any("norm" in name for name in kept.broadcast(sent).arrays["params"])
 
 
 def test_an_empty_batch_moves_nothing():

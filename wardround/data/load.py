@@ -18,6 +18,7 @@ from wardround.core.bounds import Count
 from wardround.core.contracts import Message, Query, Report, Site, Task
 from wardround.core.errors import Refusal
 from wardround.core.federation import Federation, assemble, task_of
+from wardround.core.text import counted
 from wardround.data.noised_preparation import Categories, Ranges, StatisticsNoise
 from wardround.data.pooled.rows import PooledRows, pool_rows, pooled_cards, pooled_fingerprint
 from wardround.data.pooled.statistics import pooled_ask
@@ -353,7 +354,8 @@ def warn_of_shared_patients(table: Table, by: str) -> list[str]:
     if not shared:
         return []
     return [
-        f"{shared} patients ({by}) occur at more than one site, so they may be trained on at one and tested at another."
+        f"{counted(shared, 'patient')} ({by}) {'occurs' if shared == 1 else 'occur'} at more than one site, so they may"
+        " be trained on at one and tested at another."
     ]
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from wardround.core.errors import Refusal
-from wardround.core.text import toml_key
+from wardround.core.text import counted, toml_key
 from wardround.data.assembly import names_alike, recode_alike
 from wardround.data.survival.intervals import interval_names, label_names, open_names
 from wardround.data.table import Kind, Table
@@ -360,7 +360,9 @@ def remarks(
     if dropped and table.is_unlabelled:
         notes.append(f"{dropped} rows without a known {target} are for training alone: labeling functions vote there.")
     elif dropped:
-        notes.append(f"{dropped} rows without a known {target} were left out.")
+        notes.append(
+            f"{counted(dropped, 'row')} without a known {target} {'was' if dropped == 1 else 'were'} left out."
+        )
     few = [card.site for card in told if card.rows - (0 if table.is_unlabelled else card.missing_target) < 2]
     if few:
         notes.append(f"Fewer than two rows at {list_some(few)}: such a site takes part with what it has.")

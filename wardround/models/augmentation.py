@@ -6,6 +6,10 @@ turn leaves no empty corner. `brightness` adds a number between -brightness and 
 Draws come from the key of the step, so that a run repeats to the same bits, simulated or at a site. A prediction sees
 the middle of the image as it is.
 
+`downsample` is downsampling by chance, anew in every pass: of all looks at an image without the outcome (the first of
+two classes) so many count, and the others are passed over, in the loss as in the statistics of batch norm. It needs no
+number of the site's images, tells none, and holds under [privacy], since a row's draw depends on no other row.
+
 Only one angle is ever needed, since a turn to the right is a mirrored turn to the left: the turn is one gather with
 places that are known when the program is compiled.
 """
@@ -23,6 +27,7 @@ from wardround.core.errors import Refusal
 
 Degrees = Annotated[float, Bound(low=0, high=180)]
 Brightness = Annotated[float, Bound(low=0, high=1)]
+Kept = Annotated[float, Bound(low=0, high=1, open_low=True)]
 
 
 class Augmentation(NamedTuple):
@@ -32,6 +37,7 @@ class Augmentation(NamedTuple):
     rotation: float = 0.0
     crop: int = 0
     brightness: float = 0.0
+    downsample: float = 1.0
 
 
 def with_augmentation(make: Callable[[Task], Model], task: Task, change: Augmentation) -> Model:
@@ -42,7 +48,7 @@ def with_augmentation(make: Callable[[Task], Model], task: Task, change: Augment
         raise Refusal(
             f"only images can be flipped, turned or cropped, but a row has shape {task.shape}",
             where=f"target {task.target!r}",
-            remedy="remove flip, rotation, crop and brightness from [model]",
+            remedy="remove flip, rotation, crop, brightness and downsample from [model]",
         )
     if change.crop > min(task.shape[:2]):
         raise Refusal(
@@ -56,6 +62,8 @@ def with_augmentation(make: Callable[[Task], Model], task: Task, change: Augment
 
     def changed(batch: Batch, key: Key) -> tuple[Batch, Key]:
         own, rest = jax.random.split(key)
+        if change.downsample < 1:
+            batch = batch._replace(mask=batch.mask * looked_at(batch.y, jax.random.fold_in(own, 1), change.downsample))
         return batch._replace(x=augment(intensities(batch.x), own, change, shape, turned)), rest
 
     def loss(params: Params, batch: Batch, key: Key) -> Array:
@@ -88,6 +96,11 @@ def augment(x: Array, key: Key, change: Augmentation, shape: tuple[int, ...], tu
         more = (2 * draws[3] - 1) * change.brightness
         plain = jnp.clip(plain + more.reshape(-1, 1, 1, 1), 0.0, 1.0)
     return plain
+
+
+def looked_at(y: Array, key: Key, share: float) -> Array:
+    """1 for every row with the outcome, and by chance for so many of the others."""
+    return jnp.where((y > 0) | (jax.random.uniform(key, y.shape) < share), 1.0, 0.0)
 
 
 def middle(x: Array, shape: tuple[int, ...]) -> Array:

@@ -19,7 +19,7 @@ from wardround.core.bounds import Count, NotNegative, Positive
 from wardround.core.contracts import Array, Model, Task
 from wardround.core.errors import Refusal
 from wardround.models import convolutions
-from wardround.models.augmentation import Augmentation, Brightness, Degrees, with_augmentation
+from wardround.models.augmentation import Augmentation, Brightness, Degrees, Kept, with_augmentation
 from wardround.models.from_flax import RowLoss, cross_entropy, refuse_masks
 from wardround.models.normalization import Normalization, from_normalized, normalized
 
@@ -112,6 +112,7 @@ def pain_cnn(
     rotation: Degrees = 0.0,
     crop: NotNegative = 0,
     brightness: Brightness = 0.0,
+    downsample: Kept = 1.0,
     l2: NotNegative = 0.0,
 ) -> Model:
     """Strided convolutions and two dense layers, for two classes of images (architecture, normalization, loss)."""
@@ -138,4 +139,4 @@ def pain_cnn(
         rows = row_loss(loss, positive_weight)
         return from_normalized(network, rows, own, statistics_rate=statistics_rate, l2=l2)
 
-    return with_augmentation(make, task, Augmentation(flip, rotation, int(crop), brightness))
+    return with_augmentation(make, task, Augmentation(flip, rotation, int(crop), brightness, downsample))

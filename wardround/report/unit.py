@@ -1,6 +1,7 @@
 """What one row of a study is to a reader: a patient, or an image, of which a patient may have many."""
 
 from wardround.runs.run import Run
+from wardround.runs.sites import PredictionTask
 
 COUNTED = (
     "Everything here counts images, also where a text says patients. A patient with many images counts as often, and "
@@ -9,7 +10,15 @@ COUNTED = (
 
 
 def unit_of(run: Run) -> str:
-    return "image" if run.task.kind == "segmentation" else "patient"
+    return unit_of_task(run.task)
+
+
+def unit_of_task(task: PredictionTask) -> str:
+    return "image" if task.images or task.kind == "segmentation" else "patient"
+
+
+def one_of(run: Run) -> str:
+    return "an image" if unit_of(run) == "image" else "a patient"
 
 
 def units_of(run: Run) -> str:

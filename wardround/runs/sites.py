@@ -1,6 +1,6 @@
 """What every result tells of the data: what is predicted, and how many patients each site has."""
 
-from wardround.runs.fields import Many, Name, Number, ResultPart, Text, Texts, Whole
+from wardround.runs.fields import Flag, Many, Name, Number, ResultPart, Text, Texts, Whole
 
 
 class PredictionTask(ResultPart):
@@ -15,6 +15,8 @@ class PredictionTask(ResultPart):
     """Of two classes the one that is looked for."""
     horizons: Many[Number] = ()
     """Of survival: the times between which the classes are intervals."""
+    images: Flag = False
+    """Rows are images, of which a patient may have many."""
 
 
 def horizons_of(task: PredictionTask) -> tuple[float, ...]:

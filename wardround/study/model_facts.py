@@ -63,6 +63,8 @@ def prediction_task(task: Task, features: Sequence[str], positive: int) -> Predi
     further: dict[str, Any] = {"positive": task.classes[positive]} if task.binary else {}
     if task.survival:
         further["horizons"] = task.horizons
+    if len(task.shape) == 3:
+        further["images"] = True
     return PredictionTask(
         kind=task.kind,
         target=task.target,

@@ -86,13 +86,14 @@ def is_protected(total: RowFlow, told: Sequence[RowFlow], away: Sequence[str], s
 
 
 def patient_table(table: Table, classes: Sequence[str], smallest: int) -> PatientTable:
-    """Of all rows of the table; `classes` are the labels of the outcome, in their order."""
+    """Of all rows of the table; `classes` are the labels of the outcome, in their order. Pixels are no column of it."""
     frames = table.sites
     shown = frames if len(frames) <= MOST_SITES else {}
     classes = label_names(table.horizons) if table.horizons else classes
     hidden = [name for name in table.aside if name not in table.groups]
     first = next(iter(frames.values()))
     names = [table.target, *(name for name in first.columns if name != table.target and name not in hidden)]
+    names = [name for name in names if not any(kind_of(frame[name]) == "image" for frame in frames.values())]
     columns = [
         _column(name, frames, shown, smallest, outcome=name == table.target, labels=classes)
         for name in names[:MOST_COLUMNS]

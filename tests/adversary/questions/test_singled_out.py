@@ -92,17 +92,22 @@ def test_a_real_site_sets_its_own_cell_whatever_it_is_asked() -> None:
 
 
 def test_a_real_site_counts_patients_where_rows_are_images() -> None:
-    for name in ("fed_sim", "fed_dg"):
+    for name in ("fed_sim", "fed_dg", "asyn_dgan"):
         asked = Recipe("algorithm", name, (("images_each", 1), ("smallest_cell", 1)))
         raised = dict(in_own_cells(asked, CELL, images_each=7).settings)
         assert (raised["smallest_cell"], raised["images_each"]) == (CELL, 7)
 
 
-def test_a_patient_is_the_topmost_folder_of_the_site_s_own_layout() -> None:
+def test_a_patient_is_whom_a_level_or_a_label_names_or_the_topmost_folder() -> None:
     frame = pd.DataFrame({"subject": ["a", "a", "a", "b"], "session": ["1", "2", "2", "1"]})
-    for layout, most in (("subject/session/frame", 3), ("site/subject/session/frame", 3), ("session/frame", 2)):
+    for layout, most in (("subject/session/frame", 3), ("site/subject/session/frame", 3), ("session/frame", 3)):
         assert most_images(DatasetEntry(source="images", layout=layout), frame) == most
     assert most_images(DatasetEntry(source="images"), frame) == 3  # by the source's own default
-    assert most_images(DatasetEntry(source="images", layout="frame"), frame) == 1
+    # All files in one folder, and a table that tells whose each is, as large archives come.
+    flat = DatasetEntry(source="images", layout="frame")
+    for name in ("Patient ID", "patient_id", "Person"):
+        assert most_images(flat, frame.rename(columns={"subject": name})) == 3
+    assert most_images(flat, frame.rename(columns={"subject": "Patient Age"})) == 1
+    assert most_images(DatasetEntry(source="images", layout="session/frame"), frame[["session"]]) == 2
     assert most_images(DatasetEntry(source="csv", path="patients.csv"), frame) == 1
     assert most_images(DatasetEntry(source="images", layout="subject/frame"), frame[:0]) == 1

@@ -93,6 +93,15 @@ def test_a_site_sends_a_mean_over_all_its_images_and_nothing_below_a_cell():
     np.testing.assert_allclose(exact, low_amplitudes(X, 3).mean(axis=0), rtol=1e-4)
 
 
+def test_a_lying_site_s_amplitudes_do_not_blind_the_others():
+    method = fed_dg(small(), weighted_mean(), smallest_cell=1, second_order=False)
+    state = method.init(jax.eval_shape(small().init, jax.random.key(0)), 2)
+    told = jnp.array([0.0, 1.0])
+    lie = {"spectra": told[:, None, None, None] * jnp.full(state["bank"].shape, 1e30), "told": told}
+    bank = method.server({**state, "params": {}}, Message({**lie, "update": {}, "weight": jnp.ones(())}))["bank"]
+    assert (float(bank[1].max()), float(bank[0].max())) == (1.0, 0.0)
+
+
 def by_hand(x, cell):
     """Cut at the tenth largest, rounded to the power of two of which an image makes half at most."""
     each = np.sort(np.asarray(low_amplitudes(x, 3), np.float64), axis=0)

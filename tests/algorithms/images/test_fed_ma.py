@@ -7,8 +7,9 @@ import pytest
 
 from wardround.algorithms.images.fed_ma import fed_ma
 from wardround.algorithms.images.matched_layers import cut, grow, layers_of
+from wardround.algorithms.images.unit_assignment import match_layer
 from wardround.core.contracts import Message, Task
-from wardround.core.errors import Refusal
+from wardround.core.errors import Diverged, Refusal
 from wardround.core.federation import assemble
 from wardround.engine.simulate import Simulation
 from wardround.engine.split_round import one_site
@@ -185,6 +186,24 @@ def test_what_is_no_chain_is_refused():
         fed_ma(broken)
     with pytest.raises(Refusal, match="one width only"):
         fed_ma(pain_cnn(IMAGES, filters=(2,), dense=3), growth=0.5)
+
+
+def test_a_site_that_diverges_is_named_and_a_wild_answer_is_matched():
+    good, broken = ([(RNG.normal(size=(8, 3)).astype(np.float32), np.arange(8) % 2)] * 3 for _ in range(2))
+    broken[0][0][2] = np.nan
+    model = mlp(TASK, hidden=(4,))
+    algorithm = fed_ma(model)
+    with Simulation(assemble([("sound", good), ("broken", broken)], TASK), seed=1) as engine:
+        progress = engine.begin(algorithm, jax.jit(model.init)(jax.random.key(0)))
+        with pytest.raises(Diverged) as told:
+            engine.train(algorithm, progress, [(1, np.arange(2))])
+    assert told.value.sites == ("broken",)
+    # The largest numbers there are: no overflow on the way to a matching.
+    layers = layers_of(model)
+    rows = np.stack([np.ones(layers.longest), np.full(layers.longest, 3e38)]).astype(np.float32)
+    mean, order = match_layer(layers, 0, rows, np.float32([1, 1]), np.arange(2), 2, 1.0)
+    assert np.isfinite(mean).all()
+    assert sorted(order[1]) == [0, 1, 2, 3]
 
 
 def test_a_large_layer_does_not_wait_for_itself():

@@ -15,6 +15,7 @@ from wardround.aggregators.weighted_mean import weighted_mean
 from wardround.algorithms.images.asyn_dgan import asyn_dgan
 from wardround.algorithms.images.fed_sim import fed_sim
 from wardround.algorithms.images.simulated_moments import step_towards
+from wardround.algorithms.images.style_statistics import heard_statistics
 from wardround.core.chain import identity
 from wardround.core.contracts import Message, Task
 from wardround.core.errors import Diverged, Refusal
@@ -142,6 +143,16 @@ def test_the_server_fits_taught_styles_alone_and_learns_from_what_they_draw(para
     # Before anybody has told anything, there is nothing to learn from.
     first = server(state, Message(silence))
     assert all(np.array_equal(first["params"][name], params[name]) for name in params)
+
+
+@pytest.mark.parametrize("lie", [1e30, -1e30])
+def test_a_lying_site_s_statistics_stay_between_their_bounds(lie):
+    """What others of its style told is not drowned; masks' statistics of `asyn_dgan` are heard by the same lines."""
+    place = jnp.array([0.0, 1.0, 0.0])
+    arrays = {"image_statistics": place[:, None] * jnp.array([lie, 0.25]), "told": place}
+    bank, known = heard_statistics("image_statistics", jnp.zeros((3, 2)), jnp.zeros(3), Message(arrays))
+    assert bank.tolist() == [[0, 0], [float(lie > 0), 0.25], [0, 0]]
+    assert known.tolist() == [0, 1, 0]
 
 
 TRUTHS = {

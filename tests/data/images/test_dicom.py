@@ -1,4 +1,6 @@
 import collections
+import io
+import struct
 import tracemalloc
 
 import numpy as np
@@ -6,9 +8,11 @@ import pydicom
 import pytest
 from PIL import Image
 from pydicom.dataset import FileDataset, FileMetaDataset
+from pydicom.encaps import encapsulate
 from pydicom.uid import (
     DeflatedExplicitVRLittleEndian,
     ExplicitVRLittleEndian,
+    JPEGBaseline8Bit,
     SecondaryCaptureImageStorage,
     generate_uid,
 )
@@ -53,6 +57,74 @@ def test_without_a_window_from_the_darkest_to_the_brightest_and_inverted_where_i
     assert plain.deep
     inverted = read_image(write_dicom(tmp_path / "b.dcm", VALUES, PhotometricInterpretation="MONOCHROME1"))
     assert inverted.pixels[..., 0].tolist() == [[255, 127], [115, 0]]
+
+
+def rewritten(path, **tags):
+    """The file with other tags; values that are bytes or a list of numbers are written as 16-bit words."""
+    whole = pydicom.dcmread(path)
+    for name, value in tags.items():
+        if isinstance(value, list | bytes) and name != "PixelData":
+            whole.add_new(pydicom.datadict.tag_for_keyword(name), "US" if isinstance(value, list) else "OW", value)
+        else:
+            setattr(whole, name, value)
+    whole.save_as(path)
+    return path
+
+
+EIGHT_BITS = {"BitsAllocated": 8, "BitsStored": 8, "HighBit": 7}
+
+
+def test_values_of_a_palette_are_the_colours_that_they_stand_for(tmp_path):
+    """As ultrasound machines write: 0 is black, 1 red, 2 green, 3 grey; as grey values they would be nonsense."""
+    tables = {"Red": [0, 65535, 0, 30000], "Green": [0, 0, 65535, 30000], "Blue": [0, 0, 0, 30000]}
+    words = {f"{name}PaletteColorLookupTableDescriptor": [4, 0, 16] for name in tables}
+    words |= {f"{name}PaletteColorLookupTableData": np.array(one, "<u2").tobytes() for name, one in tables.items()}
+    path = write_dicom(tmp_path / "a.dcm", np.array([[0, 1], [2, 3]]))
+    rewritten(path, PhotometricInterpretation="PALETTE COLOR", PixelData=b"\0\1\2\3", **EIGHT_BITS, **words)
+    # 30000 / 256 = 117.2.
+    assert read_image(path).pixels.tolist() == [[[0, 0, 0], [255, 0, 0]], [[0, 255, 0], [117, 117, 117]]]
+
+
+def packed_as_jpeg(path, side, said):
+    """A file whose header says one size and whose compressed pixels claim another."""
+    content = io.BytesIO()
+    Image.new("L", (8, 8), 77).save(content, "JPEG")
+    frame = b"\xff\xc0\x00\x0b\x08"
+    packed = content.getvalue().replace(frame + struct.pack(">HH", 8, 8), frame + struct.pack(">HH", side, side))
+    write_dicom(path, np.zeros((2, 2), int), Rows=said, Columns=said)
+    whole = pydicom.dcmread(path)
+    whole.PixelData = encapsulate([packed])
+    whole["PixelData"].is_undefined_length = True
+    whole.file_meta.TransferSyntaxUID = JPEGBaseline8Bit
+    whole.save_as(path)
+    return rewritten(path, **EIGHT_BITS)
+
+
+def test_compressed_pixels_of_another_size_than_the_header_says_are_not_unpacked(tmp_path):
+    plain = read_image(packed_as_jpeg(tmp_path / "a.dcm", 8, 8)).pixels
+    assert (plain.shape, plain.max()) == ((8, 8, 1), 0)  # one value: the darkest is the brightest
+    with pytest.raises(Unreadable, match="its compressed pixels are 3000 x 3000, its header says 4 x 4"):
+        read_image(packed_as_jpeg(tmp_path / "b.dcm", 3000, 4))
+    path = packed_as_jpeg(tmp_path / "c.dcm", 14_000, 4)
+    tracemalloc.start()
+    with pytest.raises(Unreadable, match="its compressed pixels are more than 100,000,000"):
+        read_image(path)
+    assert tracemalloc.get_traced_memory()[1] < 10_000_000
+    tracemalloc.stop()
+
+
+def test_headers_tell_when_one_patient_would_be_trained_and_tested_on(tmp_path):
+    (tmp_path / "A").mkdir()
+    for file, number in enumerate(("K1", "K1", "K2", "K3", "")):
+        write_dicom(tmp_path / f"A/{file}.dcm", VALUES, PatientID=number)
+    (said,) = [one for one in images(path=tmp_path, target="none", layout="site/frame").notes if "Headers tell" in one]
+    assert said.startswith("Headers tell 3 patients for 4 DICOM files, and nothing here says whose each is")
+    for subject, file in (("a", 0), ("b", 1), ("c", 2), ("d", 3)):
+        (tmp_path / "A" / subject).mkdir()
+        (tmp_path / f"A/{file}.dcm").rename(tmp_path / f"A/{subject}/{file}.dcm")
+    notes = images(path=tmp_path, target="none", layout="site/subject/frame").notes
+    assert any(one.startswith("By their headers 1 patient lies under several names of subject") for one in notes)
+    assert not any("K1" in one for one in notes)
 
 
 def test_names_stay_behind_and_burnt_in_text_is_told(tmp_path):

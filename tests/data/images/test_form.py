@@ -1,3 +1,6 @@
+import struct
+import zlib
+
 import numpy as np
 import pytest
 from PIL import Image
@@ -29,3 +32,26 @@ def test_a_huge_image_is_not_unpacked(tmp_path):
     Image.new("1", (20000, 6000)).save(tmp_path / "huge.png")
     with pytest.raises(Unreadable, match="20000 x 6000 pixels are more than"):
         read_image(tmp_path / "huge.png")
+    # Beyond Pillow's own limit, which says it at length.
+    content = (tmp_path / "huge.png").read_bytes()
+    head = b"IHDR" + struct.pack(">II", 60_000, 60_000) + content[24:29]
+    (tmp_path / "huger.png").write_bytes(content[:12] + head + struct.pack(">I", zlib.crc32(head)) + content[33:])
+    with pytest.raises(Unreadable, match="it has more than 100,000,000 pixels"):
+        read_image(tmp_path / "huger.png")
+
+
+def test_a_photograph_with_a_turned_camera_is_seen_upright(tmp_path):
+    pixels = np.zeros((8, 16), np.uint8)
+    pixels[:, 8:] = 240  # bright on the right
+    turned = Image.Exif()
+    turned[0x0112] = 6  # to be shown turned to the right: what is on the right comes below
+    Image.fromarray(pixels).save(tmp_path / "a.jpg", exif=turned, quality=100)
+    found = read_image(tmp_path / "a.jpg").pixels
+    assert found.shape == (16, 8, 1)
+    assert (found[8:].min() > 200, found[:8].max() < 40) == (True, True)
+    # A note that makes no sense costs nothing.
+    content = (tmp_path / "a.jpg").read_bytes()
+    (tmp_path / "b.jpg").write_bytes(
+        content.replace(b"Exif\0\0MM", b"Exif\0\0XX").replace(b"Exif\0\0II", b"Exif\0\0XX")
+    )
+    assert read_image(tmp_path / "b.jpg").pixels.shape == (8, 16, 1)

@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 from safetensors.numpy import load_file
 
-from tests.support.images.folder import SIDE, write_images
+from tests.support.images.folder import SIDE, square, write_images
 from tests.support.in_process import Consortium, study_of
 from wardround.core.errors import Refusal
 from wardround.deploy.party.decisions import Offer
@@ -98,6 +98,23 @@ def test_one_patients_frames_are_not_a_cell(consortium, said, reason):
     policy = read_policy(home.policy_path)
     with pytest.raises(Refusal, match=reason):
         table_for(home, "faces", asked, policy)
+
+
+def test_a_table_that_tells_whose_images_they_are_is_believed_as_folders_are(consortium):
+    """All files in one folder: a study that does not say by whom to split would count one person's frames as a cell."""
+    folder = consortium.folder / "flat"
+    folder.mkdir()
+    rows = ["file,Patient ID,finding"]
+    for number in range(40):
+        Image.fromarray(square(number % 2 == 1, number)).save(folder / f"{number}.png")
+        rows.append(f"{number},{1 if number < 30 else number},{'yes' if number % 2 else 'no'}")
+    (folder / "labels.csv").write_text("\n".join(rows))
+    home = consortium.homes["bo"]
+    add(home, "flat", "images", {"path": str(folder), "layout": "frame"})
+    policy = read_policy(home.policy_path)
+    with pytest.raises(Refusal, match='must set split_by = "Patient ID"'):
+        table_for(home, "flat", study("flat", split_by=None, drop=["Patient ID"]), policy)
+    assert table_for(home, "flat", study("said", split_by="Patient ID", drop=[]), policy).images_each == 30
 
 
 @pytest.mark.slow  # quick: tests/queries/test_cards.py

@@ -75,6 +75,11 @@ def test_the_model_is_that_of_the_simulation_and_pictures_stay(consortium):
     )
     assert made.exit_code == 0, made.output
     assert page.read_text().count('<img src="data:image/png;base64,') == 7  # all seven test images: none is shown twice
+    assert '<a href="#images">The images themselves</a>' in page.read_text()
+    assert exact.patient_table is not None
+    assert exact.patient_table.columns == ()  # pixels are no column of the table of patients
+    for word in ("Picture(", "memmap", "Which method"):
+        assert word not in page.read_text()
     assert "data:image" not in made.output
     assert "data:image" not in (consortium.run(asked) / "result.json").read_text()
     dice = exact.methods[0].scores.sites["bo"]["dice"].value

@@ -47,6 +47,13 @@ def test_groups_are_those_of_the_thesis_or_of_whoever_asks():
             two_groups(frames, first=wrong)
 
 
+def test_people_without_later_pain_are_refused_before_anything_is_trained():
+    frames = make_faces(subjects=4, sessions=3, frames=8, side=10, share=0.4, seed=1)
+    early = PainFrames(frames.x, frames.y * (frames.session == 0), frames.subject, frames.session)
+    with pytest.raises(Refusal, match="feels pain after the first session"):
+        PainExperiment(*two_groups(early), SETTINGS, 5).run()
+
+
 @pytest.mark.slow
 def test_what_sites_keep_goes_on_from_session_to_session(experiment):
     def trained(start):

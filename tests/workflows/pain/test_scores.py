@@ -53,6 +53,17 @@ def test_ranks_count_the_methods_that_are_worse():
     assert rank_table(methods, "subject").splitlines()[-1] == "| high | **4** | **4** | **4** |"
 
 
+def test_people_stand_in_natural_order_and_a_session_without_pain_has_its_column():
+    scores = {"F": [one("103", 1, 10, 0.5), one("43", 1, 10, 0.7), one("43", 3, 10, 0.9)]}
+    assert slice_table(scores, "subject", "acc").splitlines()[0] == "| acc | 43 | 103 | wt. mean ± SD |"
+    assert slice_table(scores, "session", "acc", gaps=True).splitlines() == [
+        "| acc | 1 | 2 | 3 | wt. mean ± SD |",
+        "|---|---|---|---|---|",
+        "| F | **60** | NA | **90** | 70 ± 14 |",
+    ]
+    assert "| 2 |" not in slice_table(scores, "session", "acc")
+
+
 def test_tables_have_their_form():
     low = [one("a", 1, 10, 0.4), one("b", 1, 60, 0.604)]
     # 10 frames with 0.4 and 60 with 0.604: mean 0.5749, variance (1/7) 0.1749^2 + (6/7) 0.0291^2, SD 0.071.

@@ -8,10 +8,12 @@ import pandas as pd
 import pytest
 
 from tests.support import tiny_study as tiny
+from wardround.data.table import Table
+from wardround.queries.columns import Picture
 from wardround.runs.clinical.patient_table import PatientFlow, PatientTable
 from wardround.study import assemble
 from wardround.study.file import read_study
-from wardround.workflows.patient_table import patients_of
+from wardround.workflows.patient_table import patient_table, patients_of
 
 
 def told(folder: Path, frame: pd.DataFrame, seed: int = 1, **tables: Any) -> tuple[PatientFlow, PatientTable | None]:
@@ -131,3 +133,12 @@ def test_a_private_study_describes_nobody(tmp_path: Path) -> None:
     flow, patient_table = told(tmp_path, tiny.patients(30), privacy={"epsilon": 3.0, "delta": 1e-5})
     assert patient_table is None
     assert flow.all.plain() == {"used": 120}
+
+
+def test_pixels_are_no_column_of_the_table() -> None:
+    pictures = pd.Series([Picture(np.full((2, 2, 1), at, np.uint8)) for at in range(3)], dtype=object)
+    frame = pd.DataFrame({"finding": ["no", "yes", "no"], "image": pictures})
+    made = patient_table(Table({"bo": frame}, "finding", "here"), ("no", "yes"), 1)
+    assert [column.name for column in made.columns] == ["finding"]
+    masks = pd.DataFrame({"mask": pictures, "image": pictures})
+    assert patient_table(Table({"bo": masks}, "mask", "here"), (), 1).columns == ()

@@ -115,7 +115,8 @@ def fed_dg(
     def server(state: Tree, combined: Message) -> Tree:
         told = combined.arrays["told"]
         heard = told > 0
-        fresh = combined.arrays["spectra"] / jnp.where(heard, told, 1.0)[:, None, None, None]
+        # No amplitude of an image from 0 to 1 is above 1, whatever a site that lies says: all others look like it.
+        fresh = jnp.clip(combined.arrays["spectra"] / jnp.where(heard, told, 1.0)[:, None, None, None], 0.0, 1.0)
         return {
             "params": trees.add(state["params"], combined.arrays["update"]),
             "bank": jnp.where(heard[:, None, None, None], fresh, state["bank"]),

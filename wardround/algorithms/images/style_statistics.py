@@ -48,10 +48,13 @@ def told_statistics(
 
 
 def heard_statistics(name: str, bank: Array, known: Array, combined: Message) -> tuple[Array, Array]:
-    """What is known of every style, and of which anything is: what sites tell now, or what they told before."""
+    """What is known of every style, and of which anything is: what sites tell now, or what they told before.
+
+    Every statistic lies between 0 and 1, whatever a site that lies says of it.
+    """
     told = combined.arrays["told"]
     heard = told > 0
-    fresh = combined.arrays[name] / jnp.where(heard, told, 1.0)[:, None]
+    fresh = jnp.clip(combined.arrays[name] / jnp.where(heard, told, 1.0)[:, None], 0.0, 1.0)
     return jnp.where(heard[:, None], fresh, bank), jnp.maximum(known, heard.astype(jnp.float32))
 
 

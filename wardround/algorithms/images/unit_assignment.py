@@ -62,7 +62,8 @@ def match_layer(
 ) -> tuple[Numbers, Numbers]:
     """The average layer as one row, and for every site which of its units stands in which place.
 
-    The last layer, whose units are the classes, is averaged as it is.
+    The last layer, whose units are the classes, is averaged as it is. Of answers with numbers that are not finite there
+    is no order: all is not a number, as any average of them would be, for whoever looks after diverged sites.
     """
     order = np.full((sites, layers.widest), -1, np.int32)
     mean = np.zeros(layers.longest, np.float32)
@@ -73,6 +74,8 @@ def match_layer(
         order[:, : layers.own[label]] = np.arange(layers.own[label])
     if not len(there):
         return mean, order
+    if not np.isfinite(rows[there]).all():
+        return np.full_like(mean, np.nan), order
     given = [split_row(layers, phase, rows[row]) for row in there]
     places = None
     if label:

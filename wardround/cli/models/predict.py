@@ -39,11 +39,12 @@ class Wanted(NamedTuple):
 
 
 def predict_with(predictor: Predictor, wanted: Wanted) -> None:
-    """Predict a table, and explain it where that is wanted; of a model of masks, mark the images of a folder."""
-    if predictor.facts.task.kind == "segmentation":
-        from wardround.cli.models.masks import predict_masks
+    """Predict a table, and explain it where that is wanted; of a model of images, the images of a folder."""
+    if len(predictor.facts.shape) == 3:
+        from wardround.cli.models.images import predict_labels, predict_masks
 
-        predict_masks(predictor, wanted)
+        predict = predict_masks if predictor.facts.task.kind == "segmentation" else predict_labels
+        predict(predictor, wanted)
         return
     for path in filter(None, (wanted.out, wanted.page)):
         refuse_folder(path)
@@ -184,6 +185,11 @@ def cell(value: Any) -> str:
 
 def summary(predictor: Predictor, table: pd.DataFrame) -> str:
     """One sentence: how many, by which model, and of how many something is remarkable."""
+    if OUTSIDE not in table:
+        from wardround.cli.models.images import count_readable
+
+        readable, left_out = count_readable(table["file"], table["problem"])
+        return f"{predictor.facts.task.target} of {readable} by {model_words(predictor)}.{left_out}"
     odd = int(((table[OUTSIDE] != "") | (table[UNKNOWN] != "")).sum())
     remark = f" {odd:,} of them {'has' if odd == 1 else 'have'} values unlike those of training." if odd else ""
     many = f"{len(table):,} patient{'' if len(table) == 1 else 's'}"

@@ -102,9 +102,11 @@ def site_rows(setting: Setting) -> list[dict[str, Any]]:
 
 def print_check(study: Study, setting: Setting, look: TableLook, words: dict[str, Any]) -> None:
     federation = setting.federation
-    OUTPUT.print(
-        f"{study.study.name}: {words['sites']} sites, {words['rows']} rows, {len(federation.features)} features"
-    )
+    shape = federation.task.shape
+    read = f"{words['rows']} rows, {len(federation.features)} features"
+    if len(shape) == 3:
+        read = f"{words['rows']} images of {shape[0]} x {shape[1]} in {'grey' if shape[2] == 1 else 'colour'}"
+    OUTPUT.print(f"{study.study.name}: {words['sites']} sites, {read}")
     if look.columns:
         OUTPUT.print(columns_table(look.columns))
     OUTPUT.print(sites_table(words["site_rows"], federation.task.target, words["positive"]))

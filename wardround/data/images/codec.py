@@ -1,9 +1,12 @@
 """One image file as pixels: PNG and JPEG through Pillow, DICOM through pydicom. Nothing but pixels is kept.
 
+A photograph that was taken with a turned camera, and says so, is turned upright, as whoever looks at it sees it.
+
 Whatever is wrong with a file is raised as `Unreadable`, a reason in a few words: whoever reads a folder leaves the file
 out, names it and counts it.
 """
 
+import struct
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import psutil
-from PIL import Image
+from PIL import Image, ImageOps
 
 Pixels = np.ndarray[Any, Any]
 PLAIN = (".png", ".jpg", ".jpeg")
@@ -23,6 +26,8 @@ BYTES_A_PIXEL = 20
 """While an image is unpacked, scaled and brought to its form: several copies of four bytes each."""
 MEMORY_SHARE = 0.5
 """Of what is free, for one image."""
+ORIENTATION = 0x0112
+"""Where EXIF notes how the camera was held."""
 DEEP = 65535
 """The brightest value of 16 bits."""
 
@@ -42,6 +47,8 @@ class RawImage:
     """The file's header named the patient; it was not kept."""
     burnt_in: bool | None = False
     """Whether text is burnt into the pixels; none where a DICOM file does not say."""
+    patient: str = ""
+    """A digest of the header's patient number, by which a folder's patients are counted; it is not kept."""
 
 
 def read_image(path: Path, window: tuple[float, ...] = ()) -> RawImage:
@@ -56,11 +63,22 @@ def read_image(path: Path, window: tuple[float, ...] = ()) -> RawImage:
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # ours says more
             with Image.open(path, formats=("PNG", "JPEG")) as image:
                 refuse_large(image.height, image.width)
-                return of_pillow(image, window)
+                return of_pillow(upright(image), window)
     except Unreadable:
         raise
-    except (OSError, ValueError, SyntaxError, EOFError, Warning, Image.DecompressionBombError) as error:
+    except Image.DecompressionBombError:
+        raise Unreadable(f"it has more than {MOST_PIXELS:,} pixels") from None
+    except (OSError, ValueError, SyntaxError, EOFError, Warning) as error:
         raise Unreadable(reason(error)) from None
+
+
+def upright(image: Image.Image) -> Image.Image:
+    """As the camera's note on how it was held says; a note that cannot be read is none."""
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            return ImageOps.exif_transpose(image) if image.getexif().get(ORIENTATION, 1) != 1 else image
+    except (ValueError, TypeError, SyntaxError, KeyError, struct.error):
+        return image
 
 
 def refuse_large(height: int, width: int) -> None:

@@ -3,16 +3,21 @@
 Linear windowing as in DICOM PS3.3 C.11.2.1.2: ((x - (center - 0.5)) / (width - 1) + 0.5) from 0 to 1. Without a window
 in the header or in the settings, the smallest value of the image is black and the largest is white. Needs the extra
 `images` (pydicom); images of several frames, and compression that pydicom cannot undo by itself, count as unreadable.
-The header is read first: an image, or a file around a small one, that could fill the memory counts as unreadable, too.
+The header is read first: an image, or a file around a small one, that could fill the memory counts as unreadable, too;
+so does one whose compressed pixels are of another size than its header says. Colours of a palette become colours.
 """
 
+from hashlib import sha256
+from io import BytesIO
 from pathlib import Path
 from typing import Any
+from warnings import catch_warnings
 
 import numpy as np
+from PIL import Image
 
 from wardround.core.errors import Refusal
-from wardround.data.images.codec import RawImage, Unreadable, reason, refuse_large, scale
+from wardround.data.images.codec import MOST_PIXELS, RawImage, Unreadable, reason, refuse_large, scale
 
 NAMES_PATIENT = (
     *("PatientName", "PatientID", "PatientBirthDate", "OtherPatientIDs", "PatientAddress"),
@@ -58,13 +63,18 @@ def of_dicom(path: Path, window: tuple[float, ...], pydicom: Any) -> RawImage:
     if size > 2 * pixels_take + ROOM_BESIDE:
         raise Unreadable(f"it has {size / 1e6:,.0f} MB, though its pixels take {pixels_take / 1e6:,.1f} MB")
     found = pydicom.dcmread(path)
+    refuse_other_size(found, (height, width), pydicom)
     raw = found.pixel_array
     said = str(found.get("BurnedInAnnotation", "")).upper()
     remarks: dict[str, Any] = {
         "names_patient": any(str(found.get(name, "")).strip() for name in NAMES_PATIENT),
         "burnt_in": {"YES": True, "NO": False}.get(said),
         "deep": int(found.get("BitsStored", 8)) > 8,
+        "patient": digest_of(str(found.get("PatientID", "")).strip()),
     }
+    if str(found.get("PhotometricInterpretation", "")) == "PALETTE COLOR":  # values are places in a table of colours
+        colours = pydicom.pixels.apply_color_lut(raw, found)
+        raw = colours if colours.dtype == np.uint8 else (colours >> 8).astype(np.uint8)
     if raw.ndim == 3:
         if raw.dtype != np.uint8 or raw.shape[2] != 3:
             raise Unreadable("its colours are of an unknown kind")
@@ -78,6 +88,26 @@ def of_dicom(path: Path, window: tuple[float, ...], pydicom: Any) -> RawImage:
     if str(found.get("PhotometricInterpretation", "")) == "MONOCHROME1":
         pixels = 255 - pixels
     return RawImage(pixels[..., None], **remarks)
+
+
+def refuse_other_size(found: Any, size: tuple[int, int], pydicom: Any) -> None:
+    """Compressed pixels have a header of their own, and are unpacked to the size that it says."""
+    if not found.file_meta.TransferSyntaxUID.is_compressed:
+        return
+    packed = next(pydicom.encaps.generate_frames(found.PixelData, number_of_frames=1))
+    try:
+        with catch_warnings(action="ignore"), Image.open(BytesIO(packed), formats=("JPEG", "JPEG2000")) as image:
+            own = image.height, image.width
+    except Image.DecompressionBombError:
+        raise Unreadable(f"its compressed pixels are more than {MOST_PIXELS:,}") from None
+    except OSError:  # of another kind: run lengths, which grow sixty-fold at most, or what is not unpacked here
+        return
+    if own != size:
+        raise Unreadable(f"its compressed pixels are {own[1]} x {own[0]}, its header says {size[1]} x {size[0]}")
+
+
+def digest_of(number: str) -> str:
+    return sha256(number.encode()).hexdigest() if number else ""
 
 
 def window_of(found: Any, values: np.ndarray[Any, Any]) -> tuple[float, float]:

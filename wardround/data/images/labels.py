@@ -32,7 +32,7 @@ def find_labels(folder: Path, said: str) -> Path | None:
 def join_labels(files: pd.DataFrame, path: Path, words: Sequence[str]) -> tuple[pd.DataFrame, list[str]]:
     """The files' rows with the table's columns; an image without a row has unknown values."""
     keys = [FILE, *words]
-    table = read_frame(path, lambda one: pd.read_csv(one, dtype=dict.fromkeys(keys, str)))
+    table = read_frame(path, lambda one: read_table(one, keys))
     named = [FILE] if FILE in table.columns else [word for word in words if word in table.columns]
     taken = [column for column in (IMAGE, MASK) if column in table.columns]
     if not named or taken:
@@ -50,6 +50,13 @@ def join_labels(files: pd.DataFrame, path: Path, words: Sequence[str]) -> tuple[
     if len(twice):
         shown = "/".join(str(one) for one in twice.iloc[0][named])
         raise Refusal(f"the table has two rows for {shown}", where=str(path), remedy="keep one of them")
+    if not len(files.merge(table[named], on=named)):
+        own, other = ("/".join(map(str, one[named].iloc[0])) if len(one) else "nothing" for one in (table, files))
+        raise Refusal(
+            f"no row of the table names an image of the folder: it says {own}, and an image is {other}",
+            where=str(path),
+            remedy=f"write the column {FILE} as places in the folder, or give {words[-1]} and its folders",
+        )
     joined = files.merge(table, on=named, how="left", indicator="known", validate="many_to_one")
     unlabelled = joined["known"] != "both"
     used = joined.loc[~unlabelled, named].drop_duplicates()
@@ -62,6 +69,16 @@ def join_labels(files: pd.DataFrame, path: Path, words: Sequence[str]) -> tuple[
     return joined.drop(columns="known"), notes
 
 
+def read_table(path: Path, keys: Sequence[str]) -> pd.DataFrame:
+    """Separated by commas, or where that leaves one column by semicolons, as spreadsheets of some countries write."""
+    types = dict.fromkeys(keys, str)
+    table = pd.read_csv(path, dtype=types)
+    if len(table.columns) == 1 and ";" in table.columns[0]:
+        return pd.read_csv(path, dtype=types, sep=";")
+    return table
+
+
 def without_suffix(place: str) -> str:
-    path = Path(place.strip())
+    """With forward slashes, as they are written elsewhere than in Windows."""
+    path = Path(place.strip().replace("\\", "/"))
     return (path.with_suffix("") if path.suffix.lower() in SUFFIXES else path).as_posix()

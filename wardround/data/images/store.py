@@ -51,9 +51,13 @@ class ReadingRemarks:
     def __init__(self) -> None:
         self.broken: list[str] = []
         self.misfits: list[str] = []
+        self.covered: list[str] = []
+        """Files whose mask marks every pixel."""
         self.names, self.deep, self.silent = 0, 0, 0
         self.burnt: list[str] = []
         self.sizes: Counter[tuple[int, ...]] = Counter()
+        self.patients: list[str] = []
+        """Of every image that was kept, a digest from its header."""
 
     def note(self, file: str, image: RawImage) -> None:
         self.names += image.names_patient
@@ -61,12 +65,15 @@ class ReadingRemarks:
         self.silent += image.burnt_in is None
         self.burnt += [file] if image.burnt_in else []
         self.sizes[image.pixels.shape] += 1
+        self.patients.append(image.patient)
 
     def lines(self, form: ImageForm, *, windowed: bool) -> list[str]:
         said = [
             (self.broken, f"Left out, not readable: {counted(len(self.broken), 'file')} ({list_some(self.broken)})."),
             (self.misfits, f"Left out for their masks: {counted(len(self.misfits), 'image')} "
              f"({list_some(self.misfits)})."),
+            (self.covered, f"Every pixel is marked in {counted(len(self.covered), 'mask')} ({list_some(self.covered)}):"
+             " look whether 0 is the background there."),
             (self.names, f"Headers of {counted(self.names, 'DICOM file')} name the patient; nothing but pixels was "
              "taken from them."),
             (self.burnt, f"Text is burnt into {counted(len(self.burnt), 'image')} ({list_some(self.burnt)}): look"
@@ -137,10 +144,12 @@ def fill_stores(
             continue
         if masks is not None:
             try:
-                outlines.add(read_mask(masks[place], image.pixels.shape, form))
+                mask = read_mask(masks[place], image.pixels.shape, form)
             except Unreadable as why:
                 remarks.misfits.append(f"{file}: {why}")
                 continue
+            outlines.add(mask)
+            remarks.covered += [file] if mask.all() else []
         store.add(form.apply(image.pixels))
         remarks.note(file, image)
         kept.append(place)
@@ -167,8 +176,10 @@ def read_mask(path: Path | None, shape: tuple[int, ...], form: ImageForm) -> Pix
             found = np.asarray(image)
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
         raise Unreadable("its mask cannot be read") from None
-    found = found.reshape(*found.shape[:2], -1).max(axis=2)
-    outline = (found > 0).astype(np.uint8)[..., None]
+    found = found.reshape(*found.shape[:2], -1)
+    if image.mode in ("LA", "RGBA"):  # what cannot be seen is not marked, and what can be seen is not marked by that
+        found = found[..., :-1] * (found[..., -1:] > 0)
+    outline = (found.max(axis=2) > 0).astype(np.uint8)[..., None]
     if form.size and outline.shape[:2] != form.size:
         outline = resize(outline, form.size, Image.Resampling.NEAREST)
     return outline

@@ -50,6 +50,7 @@ def images(
     from wardround.data.images.form import form_of
     from wardround.data.images.labels import find_labels, join_labels
     from wardround.data.images.layout import FILE, IMAGE, MASK, list_files, words_of
+    from wardround.data.images.patients import header_remarks
     from wardround.data.images.store import read_pictures
 
     if window and (len(window) != 2 or not window[0] < window[1]):
@@ -90,7 +91,8 @@ def images(
         categories=categories,
         missing_site=missing_site,
     )
-    return replace(made, notes=(*notes, *seen.lines(form, windowed=bool(window)), *made.notes))
+    whose = header_remarks(rows.iloc[kept], seen.patients)
+    return replace(made, notes=(*notes, *seen.lines(form, windowed=bool(window)), *whose, *made.notes))
 
 
 def mask_folder(folder: Path, said: str) -> Path:

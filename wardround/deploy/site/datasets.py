@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict
 from wardround.core.errors import Refusal
 from wardround.data.assembly import POOL, assemble_table
 from wardround.data.cleanup import Cleanup, clean_table, restrict
+from wardround.data.images.patients import patient_column
 from wardround.data.inspection.findings import Finding, find_in_table, find_leaks
 from wardround.data.inspection.identifiers import FEW, identifying_word
 from wardround.data.survival.follow_up import with_follow_up
@@ -42,8 +43,6 @@ MEANING = ("task", "positive", "groups", "categories")
 MOST_CATEGORIES = 200
 PASSWORD = re.compile(r"(://[^:/@\s]*:)\S*(@)|(password=)[^&\s]*()", re.IGNORECASE)
 NO_TARGET = "(told by the study)"
-PATIENT_WORDS = ("subject", "patient", "person")
-"""Levels of a folder of images that tell whose an image is."""
 FORM = ("size", "channels", "equalize", "standardize")
 """Settings of the source of images that are the study's to say: all sites must see images alike."""
 
@@ -228,8 +227,8 @@ def folder_levels(entry: DatasetEntry, frame: pd.DataFrame) -> list[str]:
 
 
 def patient_level(entry: DatasetEntry, frame: pd.DataFrame) -> str:
-    """The level of an image folder that says whose each image is, where a patient has several."""
-    level = next((word for word in folder_levels(entry, frame) if word in PATIENT_WORDS), "")
+    """The level of a folder of images, or the column of labels, that tells whose each is; "" if nobody has several."""
+    level = patient_column([*folder_levels(entry, frame), *frame.columns]) if entry.source == IMAGES else ""
     return level if level and frame[level].duplicated().any() else ""
 
 
@@ -250,9 +249,7 @@ def patient_reasons(study: Study, entry: DatasetEntry, frame: pd.DataFrame) -> l
         *(one for key in ("groups", "categories") for one in names_in(said.get(key))),
     ]
     if level in named:
-        return [
-            f"the folder's level '{level}' says whose each image is, and the study uses it as an outcome or a group"
-        ]
+        return [f"'{level}' says whose each image is, and the study uses it as an outcome or a group"]
     if study.privacy is None and study.data.split_by != level:
         return [
             f'patients have several images here, and the study does not say so: it must set split_by = "{level}" in'

@@ -7,6 +7,7 @@ from wardround.report.clinical.calibration import percent
 from wardround.report.clinical.leader import leader_first, part_of, repeat_words
 from wardround.report.html.markup import Cell, FigureCell, Html, details, join, paragraph, plain, safe, table
 from wardround.report.run.summary import interval_name
+from wardround.report.unit import one_of, unit_of, units_of
 from wardround.runs.clinical.figures import FlagCounts, OperatingPoint
 from wardround.runs.result import MethodResult
 from wardround.runs.run import Run
@@ -31,7 +32,7 @@ def operating_section(run: Run) -> Html:
         [
             Html(f'<p class="lead">{hundred_patients(run, first.all)}</p>'),
             paragraph(Html(f"{how_chosen(run, leader, first)} {repeat_words(run)}".rstrip())),
-            flag_table(run, "All test patients", "Model", rows),
+            flag_table(run, f"All test {units_of(run)}", "Model", rows),
             by_hospital(run, leader, first),
         ]
     )
@@ -41,11 +42,11 @@ def hundred_patients(run: Run, counts: FlagCounts) -> Html:
     """In whole numbers of patients; of a thousand or more where a hundred would leave none."""
     rows = counts.rows or 0
     if not rows:
-        return safe("There are no test patients to count.")
+        return safe(f"There are no test {units_of(run)} to count.")
     if (counts.rounding or 0.0) > COARSE * rows:
         return safe(
-            "There are too few patients to tell from rounded counts how many are flagged; the intervals below say how "
-            "little is known. Each hospital has its exact numbers in its own report."
+            f"There are too few {units_of(run)} to tell from rounded counts how many are flagged; the intervals below "
+            "say how little is known. Each hospital has its exact numbers in its own report."
         )
     right, missed = counts.true_positives or 0, counts.false_negatives or 0
     least = min((one for one in (counts.flagged, right + missed) if one), default=rows)
@@ -54,11 +55,12 @@ def hundred_patients(run: Run, counts: FlagCounts) -> Html:
     hits = min(flagged, ill, round(of * right / rows))
     outcome = with_outcome(run)
     if not flagged:
-        return safe(f"Of {of:,} patients like these, none is flagged; {ill} have {outcome}.")
+        return safe(f"Of {of:,} {units_of(run)} like these, none is flagged; {ill} have {outcome}.")
     rightly = f"{hits} of them rightly" if flagged > 1 else "rightly" if hits else "wrongly"
     return Html(
-        f"Of {of:,} patients like these, <strong>{flagged:,} {'is' if flagged == 1 else 'are'} flagged, {rightly}"
-        f"</strong>. {ill:,} have {safe(outcome)}, of whom {ill - hits:,} {'is' if ill - hits == 1 else 'are'} missed."
+        f"Of {of:,} {units_of(run)} like these, "
+        f"<strong>{flagged:,} {'is' if flagged == 1 else 'are'} flagged, {rightly}</strong>. "
+        f"{ill:,} have {safe(outcome)}, of whom {ill - hits:,} {'is' if ill - hits == 1 else 'are'} missed."
     )
 
 
@@ -68,9 +70,10 @@ def with_outcome(run: Run) -> str:
 
 def how_chosen(run: Run, method: MethodResult, point: OperatingPoint) -> Html:
     risk = f"from a predicted risk of {percent(point.threshold or 0.0)} on"
-    start = f"A patient is flagged {risk}."
+    unit = unit_of(run)
+    start = f"{one_of(run).capitalize()} is flagged {risk}."
     if len(run.methods) > 1:
-        start = f"<strong>{safe(method.label)}</strong> flags a patient {risk}."
+        start = f"<strong>{safe(method.label)}</strong> flags {one_of(run)} {risk}."
     if point.fallback:
         return Html(f"{start} This is a stand-in, since it could not be chosen: {safe(point.fallback)}.")
     if point.rule == "threshold":
@@ -81,14 +84,12 @@ def how_chosen(run: Run, method: MethodResult, point: OperatingPoint) -> Html:
         "net_benefit": f"the highest net benefit for whoever would act at {percent(point.target or 0.0)}",
     }
     by = rules.get(point.rule, "the highest sum of sensitivity and specificity (Youden's index)")
-    among = (
-        f"among {point.validation_rows:,} validation patients" if point.validation_rows else "on validation patients"
-    )
-    return Html(f"{start} It was chosen {among} by {by}; test patients had no say.")
+    among = f"among {point.validation_rows:,} validation {unit}s" if point.validation_rows else f"on validation {unit}s"
+    return Html(f"{start} It was chosen {among} by {by}; test {unit}s had no say.")
 
 
 def flag_table(run: Run, caption: str, first: str, rows: Sequence[tuple[str, FlagCounts]]) -> Html:
-    columns = [first, "Patients", "With outcome", "Flagged", *SHARES.values()]
+    columns = [first, units_of(run).capitalize(), "With outcome", "Flagged", *SHARES.values()]
     body = [
         [
             name,
@@ -127,8 +128,8 @@ def class_section(run: Run) -> Html:
     ordered = leader_first(run, tuple(method for method, _ in found))
     classes = {method.name: counts for method, counts in found}
     words = (
-        "Each class against all others: a patient counts as flagged for the class that the model holds for the most "
-        "probable."
+        f"Each class against all others: {one_of(run)} counts as flagged for the class that the model holds for the "
+        "most probable."
     )
     return join([paragraph(safe(f"{words} {repeat_words(run)}".rstrip())), *class_tables(run, ordered, classes)])
 

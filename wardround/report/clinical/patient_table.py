@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from wardround.report import numbers
 from wardround.report.html.markup import Cell, FigureCell, Html, details, join, paragraph, plain, safe, table
+from wardround.report.unit import unit_of, units_of
 from wardround.runs.clinical.patient_table import PatientCell, PatientColumn, PatientTable
 from wardround.runs.fields import Json, mapping
 from wardround.runs.run import Run
@@ -20,15 +21,18 @@ def table_section(run: Run) -> Html:
     told = run.patient_table
     first, rest = told.columns[:OPEN], told.columns[OPEN:]
     units = mapping(mapping(mapping(run.manifest.get("study")).get("data")).get("units"))
-    parts = [table_words(told), html_table(told, first, units, heading=True)]
+    of = units_of(run)
+    parts = [table_words(told, of), html_table(told, first, units, of, heading=True)]
     if rest:
-        parts.append(details(f"{len(rest)} further columns", html_table(told, rest, units, heading=False)))
+        parts.append(details(f"{len(rest)} further columns", html_table(told, rest, units, of, heading=False)))
     if told.columns_left_out:
         parts.append(paragraph(safe(f"{told.columns_left_out:,} more columns are not listed.")))
     return join(parts)
 
 
 def missing_table(run: Run) -> Html:
+    if unit_of(run) == "image":  # which have no columns to tell of
+        return Html("")
     if run.kind == "deployed":
         return paragraph(
             safe(
@@ -41,15 +45,13 @@ def missing_table(run: Run) -> Html:
     return Html("")
 
 
-def table_words(told: PatientTable) -> Html:
-    words = ["Numbers: median (quartiles). Categories: patients (share of those with a known value)."]
+def table_words(told: PatientTable, of: str) -> Html:
+    words = [f"Numbers: median (quartiles). Categories: {of} (share of those with a known value)."]
     if any(column.all.mean is not None for column in told.columns):
-        words[0] = (
-            "Numbers: mean and standard deviation (SD). Categories: patients (share of those with a known value)."
-        )
+        words[0] = f"Numbers: mean and standard deviation (SD). Categories: {of} (share of those with a known value)."
     if told.rounded:
         words.append(
-            "Of training patients, as hospitals told them before training; the outcome is not among it. Counts are "
+            f"Of training {of}, as hospitals told them before training; the outcome is not among it. Counts are "
             f"rounded down to multiples of {told.smallest_cell} at each hospital, smaller ones are 0, and quartiles "
             "are right to about a 64th of a column's range. Each hospital has the exact table of its own patients in "
             "its own report (`wardround site report`)."
@@ -63,16 +65,16 @@ def table_words(told: PatientTable) -> Html:
     return paragraph(safe(" ".join(words)))
 
 
-def html_table(told: PatientTable, columns: Sequence[PatientColumn], units: Json, *, heading: bool) -> Html:
+def html_table(told: PatientTable, columns: Sequence[PatientColumn], units: Json, of: str, *, heading: bool) -> Html:
     rows: list[Sequence[Cell]] = []
     alone = len(told.sites) == 1 and not told.sites_left_out  # a second column would say the same
     sites = [] if alone else list(told.sites)
     if heading:
         counts = [] if alone else list(map(numbers.count, told.sites.values()))
-        rows.append(["Patients", numbers.count(told.patients), *counts])
+        rows.append([of.capitalize(), numbers.count(told.patients), *counts])
     for column in columns:
         rows += column_rows(column, sites, str(units.get(column.name, "")))
-    whose = "The training patients" if told.rounded else "The patients"
+    whose = f"The training {of}" if told.rounded else f"The {of}"
     caption = f"{whose}, before gaps were filled" if heading else "Further columns"
     return table(caption, ["Column", *(told.sites if alone else ("All hospitals", *sites))], rows, kind="patients")
 

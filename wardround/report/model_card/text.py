@@ -7,6 +7,9 @@ from wardround.core.text import format_bytes
 from wardround.report.html.markup import plain
 from wardround.report.metric_names import direction, is_lower_better, label_of, meaning_of
 from wardround.report.model_card.tripod import FILLED, PARTLY, PEOPLE, tripod_counts
+from wardround.report.unit import COUNTED, unit_of_task
+from wardround.runs.fields import TOLERANT
+from wardround.runs.sites import PredictionTask
 
 SPECIAL = str.maketrans({mark: f"\\{mark}" for mark in "\\`*_{}[]()<>#|!~&"})
 Facts = Mapping[str, Any]
@@ -60,7 +63,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def purpose(card: Facts) -> list[str]:
-    task = card["task"]
+    task, unit = card["task"], unit_of_card(card)
     what = f"It predicts {safe(task['target'])}"
     if task.get("positive"):
         what += f" (outcome: {safe(task['positive'])})"
@@ -69,14 +72,15 @@ def purpose(card: Facts) -> list[str]:
     elif task["classes"]:
         what += f" ({', '.join(safe(one) for one in task['classes'])})"
     else:
-        what += ", a quantity"
+        what += ", on every pixel" if unit == "image" else ", a quantity"
     purpose = safe(card["purpose"]) if card["purpose"] else "The study does not state what the model is for."
+    read = "images" if unit == "image" else f"{len(task['features'])} features"
     return [
         "## What it is for",
         "",
         purpose,
         "",
-        f"{what} from {len(task['features'])} features with a {safe(card['model']['name'])} model. "
+        f"{what} from {read} with a {safe(card['model']['name'])} model. "
         f"It was trained {card['trained']}{', finished ' + safe(card['finished']) if card['finished'] else ''}.",
     ]
 
@@ -84,13 +88,15 @@ def purpose(card: Facts) -> list[str]:
 def data(card: Facts) -> list[str]:
     facts = card["data"]
     train, validation, test = (str(facts["rows"][part]) for part in ("train", "validation", "test"))
-    sites = facts["sites"]
+    sites, units = facts["sites"], f"{unit_of_card(card)}s"
     lines = [
         "## Data",
         "",
-        f"{sites} site{'' if sites == 1 else 's'}: {train} patients for training, {validation} for validation and "
-        f"{test} held out for testing.",
+        f"{sites} site{'' if sites == 1 else 's'}: {train} {units} for training, {validation} for "
+        f"validation and {test} held out for testing.",
     ]
+    if unit_of_card(card) == "image":
+        lines.append(COUNTED)
     if card["left_out"]:
         many = card["left_out"]
         lines.append(
@@ -100,7 +106,7 @@ def data(card: Facts) -> list[str]:
     if facts["withheld"]:
         lines.append(
             f"Counts and scores of {facts['withheld']} sites are withheld: some have fewer than "
-            f"{facts['smallest_cell']} patients in a part; the others are withheld so that those cannot be inferred."
+            f"{facts['smallest_cell']} {units} in a part; the others are withheld so that those cannot be inferred."
         )
     if facts["by_site"]:
         rows = [
@@ -111,12 +117,17 @@ def data(card: Facts) -> list[str]:
     return lines
 
 
+def unit_of_card(card: Facts) -> str:
+    return unit_of_task(PredictionTask.model_validate(card["task"], context=TOLERANT))
+
+
 def main_first(metric: str, names: Sequence[str]) -> list[str]:
     return sorted(names, key=lambda name: name != metric)
 
 
 def figures(card: Facts) -> list[str]:
-    lines = ["## How good it is", "", "On held-out patients of the sites that trained it, weighted by patients."]
+    units = f"{unit_of_card(card)}s"
+    lines = ["## How good it is", "", f"On held-out {units} of the sites that trained it, weighted by {units}."]
     if card["repeats"] > 1:
         lines.append(f"Mean of {card['repeats']} random splits.")
     for method in card["methods"]:

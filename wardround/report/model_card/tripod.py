@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from wardround.report import method_names
 from wardround.report.clinical.calibration import percent
 from wardround.report.metric_names import label_of
+from wardround.report.unit import unit_of_task
 from wardround.runs.result import RunResult
 
 FILLED, PARTLY, PEOPLE = "filled", "partly", "for people"
@@ -97,7 +98,6 @@ def from_study(study: Study, result: RunResult, card: Facts) -> dict[str, ItemAn
     by = f", all rows of one {split['split_by']} in one part" if split.get("split_by") else ""
     algorithms = {one.algorithm for one in result.methods}
     ways = "; ".join(method_names.meaning_of(name) or name for name in sorted(algorithms))
-    weighted = (study.get("aggregator") or {}).get("name") == "class_weighted"
     personal = any(method_names.is_adapted(name) for name in algorithms)
     found = {
         "4": ItemAnswer(PARTLY, f"Development with internal validation of a model that predicts {result.task.target}."),
@@ -130,9 +130,7 @@ def from_study(study: Study, result: RunResult, card: Facts) -> dict[str, ItemAn
         "12g": ItemAnswer(FILLED, "By the model files named below, on columns prepared as in training."),
         "13": ItemAnswer(
             FILLED,
-            "Classes were weighted when answers were combined (class_weighted)."
-            if weighted
-            else "Classes were neither weighted nor resampled.",
+            class_words(study),
         ),
         "16": ItemAnswer(FILLED, "Test patients were drawn at random from those of the same hospitals."),
         "18c": ItemAnswer(PARTLY, "The study file, whose hash is below, was fixed before the run."),
@@ -150,6 +148,20 @@ def from_study(study: Study, result: RunResult, card: Facts) -> dict[str, ItemAn
     return found
 
 
+def class_words(study: Study) -> str:
+    """How rare classes were made to count."""
+    model, found = study.get("model") or {}, []
+    if (study.get("aggregator") or {}).get("name") == "class_weighted":
+        found.append("Classes were weighted when answers were combined (class_weighted).")
+    if model.get("loss") == "weighted":
+        found.append(f"A row with the outcome counted {model.get('positive_weight', 1.0):g} times in the loss.")
+    if (model.get("downsample") or 1) < 1:
+        found.append(
+            f"Of looks at rows without the outcome {100 * model['downsample']:g} % counted, drawn anew each time."
+        )
+    return " ".join(found) or "Classes were neither weighted nor resampled."
+
+
 def adapted_words(personal: bool) -> str:
     return (
         "The common model was adapted to each hospital's own patients; both are among the results."
@@ -161,13 +173,15 @@ def adapted_words(personal: bool) -> str:
 def from_data(result: RunResult, card: Facts) -> dict[str, ItemAnswer]:
     """Who the patients are."""
     rows, sites = card["data"]["rows"], card["data"]["sites"]
-    counted = f"{rows['train']} training, {rows['validation']} validation and {rows['test']} test patients"
+    unit = unit_of_task(result.task)
+    counted = f"{rows['train']} training, {rows['validation']} validation and {rows['test']} test {unit}s"
+    read = "Images as they are." if unit == "image" else None
     other = ", a mask of every image" if result.task.kind == "segmentation" else ", a quantity"
     classes = f" ({', '.join(result.task.classes)})" if result.task.classes else other
     found = {
         "6a": ItemAnswer(PARTLY, f"{sites} hospital{'' if sites == 1 else 's'}."),
         "8a": ItemAnswer(PARTLY, f"{result.task.target}{classes}."),
-        "9b": ItemAnswer(PARTLY, f"{len(result.task.features)} features; their names are in model_card.json."),
+        "9b": ItemAnswer(PARTLY, read or f"{len(result.task.features)} features; their names are in model_card.json."),
         "10": ItemAnswer(PARTLY, f"{counted}; no calculation of the size needed was made."),
         "21": ItemAnswer(PARTLY, f"{counted}."),
     }
@@ -175,7 +189,7 @@ def from_data(result: RunResult, card: Facts) -> dict[str, ItemAnswer]:
         found["6b"] = ItemAnswer(PARTLY, "Rows without a known outcome, if there were any, were left out.")
         found["20a"] = ItemAnswer(FILLED, "In the report: who was included.")
     else:
-        found["20a"] = ItemAnswer(PARTLY, "In the report: patients used; how many were left out was not told.")
+        found["20a"] = ItemAnswer(PARTLY, f"In the report: {unit}s used; how many were left out was not told.")
     if result.patient_table is not None:
         found["20b"] = ItemAnswer(FILLED, "In the report: the patients, by hospital, with missing values.")
     return found

@@ -8,7 +8,7 @@ from pathlib import Path
 from wardround import __version__
 from wardround.core.errors import Refusal
 from wardround.report.analysis.page import analysis_page
-from wardround.report.clinical.case_pictures import CasePicture, pictures_section
+from wardround.report.clinical.case_pictures import TITLE, CasePicture, pictures_section
 from wardround.report.explain.page import selection_page
 from wardround.report.html.document import date_text, document, notices
 from wardround.report.html.markup import Html, join, safe, section
@@ -24,6 +24,8 @@ from wardround.runs.read import read_manifest, read_result
 from wardround.runs.result import CasesResult, MonitorResult, PartnersResult, RunResult
 from wardround.runs.run import Run, read_run, run_of
 
+PICTURED = 51
+"""The order of a site's own pictures: after how good the models are."""
 KINDS = {
     "run": "Report of a training run",
     "compare": "Comparison of ways to train",
@@ -80,7 +82,7 @@ def run_page(run: Run) -> Html:
 def own_page(result: RunResult, study: Json, pictures: Sequence[CasePicture] = ()) -> Html:
     """Of a site's own report, which is made at the site and has no run folder; no other page shows `pictures`."""
     run = replace(run_of(result), manifest={"study": study, "wardround": __version__})
-    return document(run.name, subtitle(run), join([content(run), pictures_section(pictures)]), run.manifest)
+    return document(run.name, subtitle(run), content(run, pictures), run.manifest)
 
 
 def subtitle(run: Run) -> Html:
@@ -91,10 +93,11 @@ def subtitle(run: Run) -> Html:
     return join(parts, " · ")
 
 
-def content(run: Run) -> Html:
+def content(run: Run, pictures: Sequence[CasePicture] = ()) -> Html:
     """The sections in the order in which a reader asks: the result, its limits, the evidence, the cost."""
     parts = {one: section(one.name, one.title, *one.parts(run)) for one in find_sections()}
-    shown = [(one, part) for one, part in parts.items() if part]
+    parts |= {ReportSection(PICTURED, "images", TITLE, lambda run: ()): pictures_section(pictures)}
+    shown = sorted(((one, part) for one, part in parts.items() if part), key=lambda one: one[0].order)
     return join([file_problems(run), *(part for _, part in shown[:1]), contents(shown[1:]), *(p for _, p in shown[1:])])
 
 

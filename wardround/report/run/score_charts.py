@@ -220,7 +220,7 @@ def differences(run: Run) -> Chart | None:
     height = 130 + round(len(sites) * (26 + 15 * len(pairs))) + 18 * max(0, len(pairs) - 2)
     zero = vertical_line(0.0) | {"line": {"color": INK, "width": 1.2}}
     return Chart(
-        title=f"Differences in {label_of(run.metric)} on the same patients",
+        title=f"Differences in {label_of(run.metric)} on the same {units_of(run)}",
         description=f"Differences in {label_of(run.metric)} with intervals, for {len(pairs)} pairs of models at "
         f"{len(sites)} places. An interval that crosses the line at zero shows no difference. The table below has "
         "the same numbers and a verdict in words.",

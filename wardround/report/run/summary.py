@@ -53,7 +53,7 @@ def summary(run: Run) -> list[tuple[str, Html]]:
         ("Measure", measure_meaning(run)),
         ("Result", ranking(run)),
         ("Certainty", join([part for part in (certainty(run), interval_note(run)) if part], " ")),
-        ("Which method", safe(advice_of(run))),
+        ("Which method", Html("") if not (advice := advice_of(run)) else safe(advice)),
     ]
     unfinished = Html("The run was interrupted before it was evaluated, so no model can be called best yet.")
     parts = [
@@ -116,9 +116,10 @@ def measure_meaning(run: Run) -> Html:
     if not has_scores(run):
         return Html("")
     meaning = meaning_of(run.metric)
+    seen = "images that" if unit_of(run) == "image" else "patients whom"
     return Html(
-        f"{safe(label_of(run.metric))}{f': {meaning}' if meaning else ''}. All scores are for patients whom the models "
-        "had not seen in training."
+        f"{safe(label_of(run.metric))}{f': {meaning}' if meaning else ''}. All scores are for {seen} the "
+        "models had not seen in training."
     )
 
 
@@ -140,7 +141,9 @@ def single_method(run: Run) -> Html:
     overall = only.over_all(metric)
     if overall.value is None:
         return Html("The model's score is not defined")
-    return Html(f"The model reached {numbers.score(overall.value)} on average over the patients of all hospitals")
+    return Html(
+        f"The model reached {numbers.score(overall.value)} on average over the {units_of(run)} of all hospitals"
+    )
 
 
 def score_at(measure: MetricValue, site: str) -> Html:
@@ -163,7 +166,7 @@ def winners(run: Run) -> Html:
     overall = best_overall(run, run.metric)
     if len(overall) == 1 and len(run.hospitals) > 1:
         score = score_in_brackets(overall[0].over_all(run.metric))
-        sentences.append(Html(f"On average over all patients, {strong(overall[0].label)} scored best{score}."))
+        sentences.append(Html(f"On average over all {units_of(run)}, {strong(overall[0].label)} scored best{score}."))
     for name, sites in won.items():
         if not sites:
             continue
@@ -196,9 +199,10 @@ def certainty(run: Run) -> Html:
         return Html("The models were not compared pair by pair, so every lead may be due to chance.")
     if not any(shown for shown, _ in groups) and not untested:
         where = places([site for sites in groups.values() for site in sites])
-        return Html(f"<strong>Every lead may be due to chance</strong> (compared on the same patients, at {where}).")
+        same = f"compared on the same {units_of(run)}"
+        return Html(f"<strong>Every lead may be due to chance</strong> ({same}, at {where}).")
     clauses = [lead_clause(run, shown, open_, sites) for (shown, open_), sites in groups.items()]
-    parts = [Html(f"Compared on the same patients: {join(clauses, '; ')}.")]
+    parts = [Html(f"Compared on the same {units_of(run)}: {join(clauses, '; ')}.")]
     if untested:
         names = comma_list([strong(run.method(name).label) for name in untested])
         parts.append(Html(f"Not every lead over {names} was tested in this way; it may be due to chance."))
@@ -229,7 +233,10 @@ def interval_note(run: Run) -> Html:
     has = any(m.at(h.name, run.metric).low is not None for m in run.methods for h in run.hospitals)
     if not has:
         return Html("")
-    return Html(f"The ranges in brackets are {interval_name(run)}s: the wider the range, the less certain the score.")
+    alike = " They take images as independent, as those of one patient are not." if unit_of(run) == "image" else ""
+    return Html(
+        f"The ranges in brackets are {interval_name(run)}s: the wider the range, the less certain the score.{alike}"
+    )
 
 
 def costs(run: Run) -> Html:

@@ -131,7 +131,7 @@ def difference_table(run: Run, entries: Sequence[MethodDifference]) -> Html:
             ]
         )
     columns = ["Hospital", "Measure", "Models", "Difference", "Interval", "Verdict"]
-    return table("Differences between models on the same patients", columns, rows, kind="differences")
+    return table(f"Differences between models on the same {units_of(run)}", columns, rows, kind="differences")
 
 
 def costs(run: Run) -> Html:

@@ -150,6 +150,13 @@ class PainExperiment:
 
     def run(self, setting: str = "sessions", told: Callable[[str], None] = lambda name: None) -> ScoresByMethod:
         """All rows of table 7.1 in one of the settings sessions, balanced, unbalanced."""
+        later = np.any((self.second.y > 0) & (self.second.session > 0))
+        if setting == "sessions" and not later:
+            raise Refusal(
+                "nobody of the group that is tested feels pain after the first session, so nothing can be tested",
+                where=f"the people {', '.join(self.second.subjects)}",
+                remedy="give more sessions, choose other people to pre-train (--first), or take shards (--setting)",
+            )
         starts = {"N": self.random}
         starts |= {start: self.pretrain(start) for start in ("C", "F") if start in self.settings.starts}
         found: ScoresByMethod = {}
@@ -159,6 +166,12 @@ class PainExperiment:
                 found[name] = self.over_sessions(way, starts[start], learns=learns)
             elif learns:
                 found[name] = self.over_shards(way, starts[start], balanced=setting == "balanced")
+                if not found[name]:
+                    raise Refusal(
+                        "none of the frames that were drawn to test shows pain",
+                        where=f"the people {', '.join(self.second.subjects)}",
+                        remedy="give more frames, or another seed",
+                    )
             told(name)
 
         add("RANDOM", "F", "N", learns=False)

@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.metrics import average_precision_score
 
+from wardround.core.text import natural_order
+
 METRICS = ("acc", "pr_auc", "f1")
 Numbers = np.ndarray[Any, Any]
 
@@ -99,9 +101,15 @@ def table_of(by_method: Mapping[str, Sequence[PersonScore]]) -> str:
     return lines_of(["method", "ACC", "PR-AUC", "F1"], list(by_method), columns)
 
 
-def slice_table(by_method: Mapping[str, Sequence[PersonScore]], key: str, metric: str) -> str:
-    """Tables 7.4 and 7.5 in form: one column per person or session, in percent, and weighted mean and SD over them."""
-    names = sorted({getattr(one, key) for scores in by_method.values() for one in scores})
+def slice_table(by_method: Mapping[str, Sequence[PersonScore]], key: str, metric: str, *, gaps: bool = False) -> str:
+    """Tables 7.4 and 7.5 in form: one column per person or session, in percent, and weighted mean and SD over them.
+
+    With `gaps` a session in which nobody felt pain has its column, too, in which nothing is known.
+    """
+    found = {getattr(one, key) for scores in by_method.values() for one in scores}
+    names = sorted(
+        range(min(found), max(found) + 1) if gaps and found else found, key=lambda one: natural_order(str(one))
+    )
     own = [group(scores, lambda one: getattr(one, key)) for scores in by_method.values()]
     columns = []
     for name in names:
@@ -117,5 +125,5 @@ def rank_table(by_method: Mapping[str, Sequence[PersonScore]], key: str) -> str:
     for metric in METRICS:
         found = list(ranks(by_method, key, metric).values())
         best = max(found)
-        columns.append([f"**{one}**" if one == best else str(one) for one in found])
+        columns.append([f"**{one}**" if one == best > 0 else str(one) for one in found])
     return lines_of(["method", "ACC", "PR-AUC", "F1"], list(by_method), columns)

@@ -26,5 +26,7 @@ def statistics_sentence(layers: tuple[str, ...]) -> tuple[str, ...]:
         return ()
     return (
         f"Among these numbers are the running mean and variance of {', '.join(layers)} (batch normalization), which say"
-        " how your rows look on average; with the algorithm fed_bn they would stay here.",
+        " how your rows look on average. The study says how fast they follow: where statistics_rate times learning_rate"
+        " is 1 they are those of the last batch alone, which may hold one patient. With the algorithm fed_bn they would"
+        " stay here.",
     )

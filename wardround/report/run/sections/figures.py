@@ -7,6 +7,7 @@ from wardround.report.html.document import chart_figures
 from wardround.report.html.markup import Html, paragraph
 from wardround.report.run import score_charts, tables
 from wardround.report.run.section import ReportSection
+from wardround.report.unit import units_of
 from wardround.runs.run import Run
 
 
@@ -33,9 +34,10 @@ def fairness(run: Run) -> Iterable[Html]:
 def difference_words(run: Run) -> Html:
     if not run.differences:
         return Html("")
+    units = units_of(run)
     return paragraph(
         Html(
-            "Two models are compared on the same patients, so that easy or difficult patients do not decide. Where the "
+            f"Two models are compared on the same {units}, so that easy or difficult {units} do not decide. Where the "
             "interval includes zero, no difference is shown; that does not prove that there is none. Because many "
             "comparisons are made at once, a verdict may be withheld although the interval excludes zero."
         )

@@ -6,6 +6,7 @@ from wardround.report.html.document import chart_figures
 from wardround.report.html.markup import Html, paragraph
 from wardround.report.run import asker_charts, diagnostics_charts, participation, progress_charts, score_charts
 from wardround.report.run.section import ReportSection
+from wardround.report.unit import units_of
 from wardround.runs.run import Run
 
 
@@ -32,13 +33,14 @@ def diagnostics(run: Run) -> Iterable[Html]:
 
 
 def progress_words(run: Run) -> Html:
-    many = len(run.hospitals) > score_charts.MANY
+    many, units = len(run.hospitals) > score_charts.MANY, units_of(run)
+    who = "who" if units == "patients" else "which"
     hospitals = "The band holds the middle 80 % of hospitals." if many else "Each thin line is one hospital."
     repeat = f" Shown is the first of {run.repeats} repeats." if run.repeats > 1 else ""
     return paragraph(
         Html(
-            "The error on validation patients, who are not used for training (validation loss; lower is "
-            f"better). The thick line is the mean over all patients. {hospitals}{repeat}"
+            f"The error on validation {units}, {who} are not used for training (validation loss; lower is "
+            f"better). The thick line is the mean over all {units}. {hospitals}{repeat}"
         )
     )
 

@@ -1,4 +1,4 @@
-"""`predict` with a model of masks: a folder of images in, a folder of masks and a table out."""
+"""`predict` with a model of images: a folder of images in, a table out, and of a model of masks a folder of them."""
 
 import json
 import os
@@ -15,6 +15,7 @@ import typer
 from wardround.core.errors import Refusal
 from wardround.core.text import counted
 from wardround.predict.image_masks import MarkedImage, mark_images
+from wardround.predict.image_outcomes import predict_images
 from wardround.predict.predictor import Predictor
 from wardround.queries.columns import list_some
 
@@ -26,20 +27,34 @@ TABLE = "masks.csv"
 
 def predict_masks(predictor: Predictor, wanted: "Wanted") -> None:
     """Mark every image of a folder; masks are written where --out names a folder."""
+    images = mark_images(predictor, folder_of(wanted), wanted.settings)
+    lines = [line_of(one) for one in images] if wanted.out is None else write_masks(images, wanted.out)
+    tell(predictor, lines, wanted)
+
+
+def predict_labels(predictor: Predictor, wanted: "Wanted") -> None:
+    """The outcome of every image of a folder, as a table."""
+    from wardround.cli.models.predict import deliver, refuse_folder
+
+    folder = folder_of(wanted)
+    if wanted.out is not None:
+        refuse_folder(wanted.out)
+    deliver(predictor, predict_images(predictor, folder, wanted.settings), wanted)
+
+
+def folder_of(wanted: "Wanted") -> Path:
     if wanted.explain or wanted.page or wanted.query or wanted.keep:
         raise Refusal(
-            "a model of masks reads a folder of images, which has no columns to keep, query or explain",
+            "a model of images reads a folder of images, which has no columns to keep, query or explain",
             where=wanted.patients,
             remedy="leave out --explain, --page, --query and --keep",
         )
     folder = Path(wanted.patients).expanduser()
     if not folder.is_dir():
         raise Refusal(
-            "a model of masks reads a folder of images, and this is none", where=str(folder), remedy="name a folder"
+            "a model of images reads a folder of images, and this is none", where=str(folder), remedy="name a folder"
         )
-    images = mark_images(predictor, folder, wanted.settings)
-    lines = [line_of(one) for one in images] if wanted.out is None else write_masks(images, wanted.out)
-    tell(predictor, lines, wanted)
+    return folder
 
 
 def line_of(one: MarkedImage) -> dict[str, Any]:
@@ -62,6 +77,7 @@ def write_masks(images: Iterable[MarkedImage], out: Path) -> list[dict[str, Any]
             lines.append(line_of(one))
             if one.mask is not None:
                 place = (fresh / one.file).with_suffix(".png")
+                place = fresh / f"{one.file}.png" if place.exists() else place  # beside one of another suffix
                 place.parent.mkdir(parents=True, exist_ok=True)
                 Image.fromarray(one.mask).save(place)
         pd.DataFrame(lines).to_csv(fresh / TABLE, index=False)
@@ -82,9 +98,8 @@ def tell(predictor: Predictor, lines: list[dict[str, Any]], wanted: "Wanted") ->
     if wanted.as_json:
         typer.echo(json.dumps(facts_of(predictor, table)))
         return
-    broken = [f"{one['file']}: {one['problem']}" for one in lines if one["problem"]]
-    left_out = f" Left out, not readable: {counted(len(broken), 'file')} ({list_some(broken)})." if broken else ""
-    made = f"{counted(len(lines) - len(broken), 'image')} marked by {model_words(predictor)}.{left_out}"
+    readable, left_out = count_readable(table["file"], table["problem"])
+    made = f"{readable} marked by {model_words(predictor)}.{left_out}"
     if wanted.out is not None:
         typer.echo(f"{made} Written to {wanted.out}.")
     elif sys.stdout.isatty():
@@ -92,3 +107,11 @@ def tell(predictor: Predictor, lines: list[dict[str, Any]], wanted: "Wanted") ->
         typer.echo(made)
     else:
         typer.echo(table.to_csv(index=False), nl=False)
+
+
+def count_readable(files: Iterable[str], problems: Iterable[str]) -> tuple[str, str]:
+    """How many images could be read, and a sentence about those that could not."""
+    told = list(zip(files, problems, strict=True))
+    broken = [f"{file}: {problem}" for file, problem in told if problem]
+    left_out = f" Left out, not readable: {counted(len(broken), 'file')} ({list_some(broken)})." if broken else ""
+    return counted(len(told) - len(broken), "image"), left_out
