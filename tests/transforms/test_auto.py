@@ -170,6 +170,20 @@ def test_lines_that_cannot_be_are_refused(even, network, tmp_path, capsys):
         assert not (tmp_path / "out" / "result.json").exists()
 
 
+@pytest.mark.parametrize("mark", ["line/2", "line/-1", "line/x", "line/", "choice/zip", "choice/"])
+def test_an_unknown_mark_is_refused(mark):
+    """Sites and coordinator refuse it before, since no approved message has such an array; so would any other reader."""
+    link = auto(megabits=WHOLE, lines=LINES, seconds=170_000.0)
+    message = Message({**MESSAGE.arrays, mark: jnp.zeros(0)})
+    if mark.startswith("line"):
+        acts = [lambda: link.up(message, MESSAGE, KEY), lambda: link.down((), message, KEY)]
+    else:
+        acts = [lambda: link.receive(message), lambda: link.release((), message)]
+    for act in acts:
+        with pytest.raises(Refusal, match=r"marked for the (line|compression) '.*', and the study has"):
+            act()
+
+
 def test_notes_name_the_sites_of_each_line():
     """Other sites may take part in another round; of too many to name the number is told."""
 

@@ -36,6 +36,20 @@ def auto(
     speeds = tuple(sorted({own or megabits for own in lines} or {megabits}, reverse=True))
     kinds = np.array([speeds.index(own or megabits) for own in lines], np.int64)
 
+    def line_of(message: Message) -> int:
+        """The kind of line that a message is for."""
+        mark = mark_of(message, LINE)
+        if mark is not None and mark not in map(str, range(len(speeds))):
+            raise unknown_mark(f"the line {mark!r}", [str(number) for number in range(len(speeds))])
+        return int(mark or 0)
+
+    def way_of(message: Message) -> Transform:
+        """The scheme in which a message came."""
+        mark = mark_of(message, CHOICE)
+        if mark is not None and mark not in ways:
+            raise unknown_mark(f"the compression {mark!r}", list(ways))
+        return ways[mark or NOTHING]
+
     def choose(message: Message, way: str, kind: int) -> str:
         size = 0
         for name, link in ways.items():
@@ -60,23 +74,24 @@ def auto(
         return marked(ways[name].up(received, answer, key), CHOICE, name)
 
     def down(state: Tree, message: Message, key: Key) -> Message:
-        return send_down(choose(without_marks(message), "down", int(mark_of(message, LINE) or 0)), message, key)
+        return send_down(choose(without_marks(message), "down", line_of(message)), message, key)
 
     def up(received: Message, answer: Message, key: Key) -> Message:
-        return send_up(choose(answer, "up", int(mark_of(received, LINE) or 0)), received, answer, key)
+        return send_up(choose(answer, "up", line_of(received)), received, answer, key)
 
     def always(name: str) -> Transform:
         return identity()._replace(
             down=lambda state, message, key: send_down(name, message, key),
             up=lambda received, answer, key: send_up(name, received, answer, key),
             coded=True,
+            codes=ways[name].codes,
         )
 
     def receive(message: Message) -> Message:
-        return ways[mark_of(message, CHOICE) or NOTHING].receive(without_marks(message))
+        return way_of(message).receive(without_marks(message))
 
     def release(state: Tree, message: Message) -> Message:
-        link, rest = ways[mark_of(message, CHOICE) or NOTHING], without_marks(message)
+        link, rest = way_of(message), without_marks(message)
         return link.release(link.init(rest), rest)
 
     def kind_of(sites: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -96,11 +111,20 @@ def auto(
         up=up,
         release=release,
         coded=True,
+        codes=frozenset[str]().union(*(link.codes for link in ways.values())),
         tailoring=several if len(speeds) > 1 else None,
         choices=tuple(map(always, ways)),
         words=f"Messages are compressed as little as possible (not at all, or by the scheme conservative, moderate or "
         f"aggressive), so that each takes {seconds:g} seconds at most over a line of {over} megabits a second"
         f"{', as each site has it' if len(speeds) > 1 else ''}.",
+    )
+
+
+def unknown_mark(what: str, known: list[str]) -> Refusal:
+    return Refusal(
+        f"a message is marked for {what[:80]}, and the study has {', '.join(known)}",
+        where="[[transforms]] auto",
+        remedy="compare the versions of wardround and the transforms on both sides",
     )
 
 
