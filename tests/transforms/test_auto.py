@@ -172,7 +172,7 @@ def test_lines_that_cannot_be_are_refused(even, network, tmp_path, capsys):
 
 @pytest.mark.parametrize("mark", ["line/2", "line/-1", "line/x", "line/", "choice/zip", "choice/"])
 def test_an_unknown_mark_is_refused(mark):
-    """Sites and coordinator refuse it before, since no approved message has such an array; so would any other reader."""
+    """Sites and coordinator refuse it before, since no approved message has such an array; so does any other reader."""
     link = auto(megabits=WHOLE, lines=LINES, seconds=170_000.0)
     message = Message({**MESSAGE.arrays, mark: jnp.zeros(0)})
     if mark.startswith("line"):

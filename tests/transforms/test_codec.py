@@ -65,7 +65,7 @@ def test_small_arrays_and_the_weight_are_left_alone(make):
 
 @pytest.mark.parametrize("make", [compression, eden, quantize, top_k])
 def test_a_single_number_is_never_in_a_code(make):
-    """Else a coordinator could not compare a site's weight with its rows: `smallest` = 1 would let a site count more."""
+    """Else a coordinator could not hold a site's weight against its rows: `smallest` = 1 would let it count more."""
     message, link = said(), make(smallest=1)
     left = jax.eval_shape(lambda m: link.up(m, m, KEY), message)
     assert left.arrays["weight"].shape == ()

@@ -128,16 +128,16 @@ def refuse_unreadable_codes(links: Sequence[Transform]) -> None:
     for place, link in enumerate(links):
         if any(one.coded for one in links[:place]) and link.up is not plain and not (link.coded or link.must_be_last):
             raise Refusal(
-                "a transform that works on the numbers of an answer (clip, ...) stands behind one that puts them into a "
-                "code (quantize, compression, eden, top_k, ...), and would spoil it",
+                "a transform that works on the numbers of an answer (clip, ...) stands behind one that puts them into "
+                "a code (quantize, compression, eden, top_k, ...), and would spoil it",
                 where="[[transforms]]",
                 remedy="name it first",
             )
         if codes & link.codes:
             way, name = min(codes & link.codes).split(" ", 1)
             raise Refusal(
-                f"messages {'to' if way == 'down' else 'from'} the sites are put into the code {name} twice (compression "
-                "and auto use kashin, subsample and quantize)",
+                f"messages {'to' if way == 'down' else 'from'} the sites are put into the code {name} twice "
+                "(compression and auto use kashin, subsample and quantize)",
                 where="[[transforms]]",
                 remedy="name one of the two only, or give each a direction of its own",
             )

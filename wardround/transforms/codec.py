@@ -58,7 +58,7 @@ def coded(name: str, codec: Codec, *, smallest: int, direction: Direction, words
 
 def is_large(leaf: Array, smallest: int) -> bool:
     """A single number, such as an answer's weight, never is: whoever adds the answers must be able to check it."""
-    return bool(jnp.issubdtype(leaf.dtype, jnp.floating)) and 0 < leaf.ndim and int(np.prod(leaf.shape)) >= smallest
+    return bool(jnp.issubdtype(leaf.dtype, jnp.floating)) and leaf.ndim > 0 and int(np.prod(leaf.shape)) >= smallest
 
 
 def encode_tree(name: str, codec: Codec, tree: Tree, key: Key, smallest: int) -> Tree:

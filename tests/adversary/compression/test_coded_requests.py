@@ -52,7 +52,7 @@ def is_refused(said: Reply, why: str) -> bool:
 
 @pytest.mark.parametrize("order", [(1, 1), (1, 0), (0, 0), (0,), (0, 1, 1)])
 def test_of_two_transforms_of_one_name_none_takes_the_others_place(coded: LyingCoordinator, order: Any) -> None:
-    """Both recipes stand in the study. Asked for the second twice, the site left its answer as it was, not in two bits."""
+    """Both stand in the study. Asked for the second twice, the site left its answer as it was, and not in two bits."""
     asked = coded.last(SITE, "round", round=1)
     said = coded.alter(asked, transforms=[asked.header["transforms"][one] for one in order], round=2)
     assert is_refused(said, "The approved study has the transforms ['quantize', 'quantize'], but others were requested")
