@@ -162,12 +162,13 @@ def test_lines_that_cannot_be_are_refused(even, network, tmp_path, capsys):
         ({"Bo": 0.5}, "no site called 'Bo'"),
         ({"bo": 0}, "'bo' must have a number greater than 0"),
         ({"bo": 1e-9}, "takes longer than 60 seconds over a line of 1e-09 megabits"),
+        ([1.0, -2.0, 3.0, 4.0], "'lines' must not be below 0"),
     ):
         path = tiny.write_study(tmp_path, transforms=[{"name": "auto", "lines": lines}])
         said = tiny.call(capsys, "run", path, "--out", tmp_path / "out")
         assert said.code == 2
         assert told in " ".join(said.err.split())
-        assert not (tmp_path / "out" / "result.json").exists()
+        assert not list((tmp_path / "out").glob("*"))  # before anything is written
 
 
 @pytest.mark.parametrize("mark", ["line/2", "line/-1", "line/x", "line/", "choice/zip", "choice/"])
