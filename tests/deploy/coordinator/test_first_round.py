@@ -25,6 +25,6 @@ def test_a_budget_that_the_first_round_passes_is_refused_before_any_site_trains(
 
 def test_a_factor_of_a_site_that_is_not_there_is_refused_before_anything_is_offered(tmp_path):
     consortium = Consortium(tmp_path)
-    with pytest.raises(Refusal, match="[Tt]here is no site called 'Bo'"):
+    with pytest.raises(Refusal, match=r"[Tt]here is no site called 'Bo'"):
         consortium.conduct(study_of("factors", 1, budget={"grams_co2": 1.0, "sites": {"Bo": 20.0}}))
     assert not consortium.asked

@@ -69,7 +69,8 @@ from wardround.study.model_facts import model_facts, prediction_task
 from wardround.study.sections.votes import sketch_task
 from wardround.study.transform_chain import links_of
 from wardround.workflows.cost.budget import budget_of, refuse_unknown_factors
-from wardround.workflows.run import budget_notes, meters_of, underfit_notes
+from wardround.workflows.cost.operations import with_operations
+from wardround.workflows.run import budget_notes, meters_of, records_of, underfit_notes
 from wardround.workflows.training_plan import stopping_of
 
 
@@ -314,7 +315,11 @@ def finish(
                 stopped_early=fitted.stopped_early,
                 seconds=sum(float(one["seconds"]) for one in folder.rounds(method.name, 0)),
                 compile_seconds=fitted.first_call_seconds,
-                meters=meters_of(folder, method, study, computing="coordinator"),
+                meters=with_operations(
+                    meters_of(folder, method, study, computing="coordinator"),
+                    *(study, algorithm, agreement.task, records_of(folder, method, study)),
+                    rows_of=engine.limits.training_rows,
+                ),
                 **score_fields(combined_blocks(blocks) if blocks else {}, told, study.evaluation, engine.limits, seed),
             ),
         ),

@@ -20,7 +20,7 @@ def costs(run: Run) -> Iterable[Html]:
         told = [
             paragraph(safe(words)) for method in run.methods if (words := method.meters.get("energy", {}).get("words"))
         ]
-    return chart_figures("costs", progress_charts.costs(run)), tables.costs(run), *told
+    return chart_figures("costs", progress_charts.costs(run)), tables.costs(run), tables.unit_costs(run), *told
 
 
 def technical_details(run: Run) -> Iterable[Html]:

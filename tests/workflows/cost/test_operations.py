@@ -1,0 +1,43 @@
+"""Operations and time of a study with a [budget]: per site and round, per point of accuracy, and where they stand."""
+
+import json
+
+import pytest
+
+from tests.support import tiny_study as tiny
+from wardround.core.contracts import RoundRecord
+from wardround.workflows.cost.operations import operations_told
+
+
+def record(number: int, rows: int, count: int, seconds: float, accuracy: float | None) -> RoundRecord:
+    measures = {} if accuracy is None else {"validation_accuracy": {"weighted": accuracy}}
+    return RoundRecord(number, (), count, rows, seconds, 0.0, 0, 0, measures)
+
+
+def test_by_hand():
+    """40 + 20 rows at 10 operations are 600, by 2 + 1 answers 200 each; from 50 % to 62 % are 12 points: 50 a point."""
+    records = [record(1, 40, 2, 3.0, 0.5), record(2, 20, 1, 1.0, 0.62), record(3, 0, 0, 2.0, None)]
+    told = operations_told(10.0, records)
+    assert (told["operations"], told["operations_a_site_a_round"], told["seconds_a_round"]) == (600, 200, 2)
+    assert told["operations_a_point"] == pytest.approx(50)
+    assert told["seconds_a_point"] == pytest.approx(0.5)
+    # Where nothing was gained there is no cost a point, and of no rounds none at all.
+    assert operations_told(10.0, records[:1])["operations_a_point"] is None
+    assert operations_told(10.0, [])["operations_a_site_a_round"] is None
+    # Over real sites rows are known by name only.
+    assert operations_told(10.0, records, rows_of=lambda one: 5)["operations"] == 150
+
+
+def test_a_study_with_a_budget_tells_them_in_result_and_report(tmp_path, capsys):
+    """Eighteen of thirty rows train at each of four sites, 24 operations a row: 432 a site and round, in 4 rounds."""
+    path = tiny.write_study(tmp_path, budget={"flops": 1e9})
+    said = tiny.call(capsys, "run", path, "--out", tmp_path / "out")
+    assert said.code == 0, said.err
+    told = json.loads((tmp_path / "out" / "result.json").read_text())["methods"][0]["meters"]["operations"]
+    assert told["operations"] == 4 * 4 * 432
+    assert told["operations_a_site_a_round"] == 432
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert (
+        "What each hospital&#x27;s part of a round cost" in page or "What each hospital's part of a round cost" in page
+    )
+    assert ">432<" in page
