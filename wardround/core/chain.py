@@ -216,6 +216,8 @@ def both_tailorings(first: Tailoring, second: Tailoring) -> Tailoring:
 
 CHOICE, LINE = "choice/", "line/"
 """How arrays without entries begin that tell which of several ways a message took, and to what kind of line."""
+UNCOMPRESSED = "none"
+"""The way of a message that is left as it is."""
 
 
 def marked(message: Message, mark: str, name: str) -> Message:

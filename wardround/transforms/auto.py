@@ -19,20 +19,20 @@ import numpy as np
 
 from wardround.core import trees
 from wardround.core.bounds import BySite, Positive, refuse_more_sites
-from wardround.core.chain import CHOICE, LINE, identity, mark_of, marked, without_marks
+from wardround.core.chain import CHOICE, LINE, UNCOMPRESSED, identity, mark_of, marked, without_marks
 from wardround.core.contracts import Key, Message, Tailoring, Transform, Tree
 from wardround.core.errors import Refusal
 from wardround.transforms.codec import SMALLEST, Smallest
 from wardround.transforms.compression import SCHEMES, compression
-
-NOTHING = "none"
 
 
 def auto(
     *, megabits: Positive = 10.0, lines: BySite = (), seconds: Positive = 60.0, smallest: Smallest = SMALLEST
 ) -> Transform:
     """Takes the gentlest compression with which messages arrive in time over a site's line (megabits a second)."""
-    ways = {NOTHING: identity()} | {name: compression(scheme=name, smallest=smallest) for name in reversed(SCHEMES)}
+    ways = {UNCOMPRESSED: identity()} | {
+        name: compression(scheme=name, smallest=smallest) for name in reversed(SCHEMES)
+    }
     speeds = tuple(sorted({own or megabits for own in lines} or {megabits}, reverse=True))
     kinds = np.array([speeds.index(own or megabits) for own in lines], np.int64)
 
@@ -48,7 +48,7 @@ def auto(
         mark = mark_of(message, CHOICE)
         if mark is not None and mark not in ways:
             raise unknown_mark(f"the compression {mark!r}", list(ways))
-        return ways[mark or NOTHING]
+        return ways[mark or UNCOMPRESSED]
 
     def choose(message: Message, way: str, kind: int) -> str:
         size = 0

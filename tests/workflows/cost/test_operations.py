@@ -9,23 +9,22 @@ from wardround.core.contracts import RoundRecord
 from wardround.workflows.cost.operations import operations_told
 
 
-def record(number: int, rows: int, count: int, seconds: float, accuracy: float | None) -> RoundRecord:
-    measures = {} if accuracy is None else {"validation_accuracy": {"weighted": accuracy}}
-    return RoundRecord(number, (), count, rows, seconds, 0.0, 0, 0, measures)
+def record(number: int, rows: int, count: int, seconds: float) -> RoundRecord:
+    return RoundRecord(number, (), count, rows, seconds, 0.0, 0, 0)
 
 
 def test_by_hand():
-    """40 + 20 rows at 10 operations are 600, by 2 + 1 answers 200 each; from 50 % to 62 % are 12 points: 50 a point."""
-    records = [record(1, 40, 2, 3.0, 0.5), record(2, 20, 1, 1.0, 0.62), record(3, 0, 0, 2.0, None)]
-    told = operations_told(10.0, records)
+    """40 + 20 rows at 10 operations are 600, by 2 + 1 answers 200 each; 12 points gained: 50 a point."""
+    records = [record(1, 40, 2, 3.0), record(2, 20, 1, 1.0), record(3, 0, 0, 2.0)]
+    told = operations_told(10.0, records, 12.0)
     assert (told["operations"], told["operations_a_site_a_round"], told["seconds_a_round"]) == (600, 200, 2)
     assert told["operations_a_point"] == pytest.approx(50)
     assert told["seconds_a_point"] == pytest.approx(0.5)
     # Where nothing was gained there is no cost a point, and of no rounds none at all.
-    assert operations_told(10.0, records[:1])["operations_a_point"] is None
-    assert operations_told(10.0, [])["operations_a_site_a_round"] is None
+    assert operations_told(10.0, records[:1], None)["operations_a_point"] is None
+    assert operations_told(10.0, [], None)["operations_a_site_a_round"] is None
     # Over real sites rows are known by name only.
-    assert operations_told(10.0, records, rows_of=lambda one: 5)["operations"] == 150
+    assert operations_told(10.0, records, None, rows_of=lambda one: 5)["operations"] == 150
 
 
 def test_a_study_with_a_budget_tells_them_in_result_and_report(tmp_path, capsys):
@@ -36,6 +35,10 @@ def test_a_study_with_a_budget_tells_them_in_result_and_report(tmp_path, capsys)
     told = json.loads((tmp_path / "out" / "result.json").read_text())["methods"][0]["meters"]["operations"]
     assert told["operations"] == 4 * 4 * 432
     assert told["operations_a_site_a_round"] == 432
+    meters = json.loads((tmp_path / "out" / "result.json").read_text())["methods"][0]["meters"]
+    gained = meters["energy"]["grams_co2_a_point"]
+    points = meters["energy"]["grams_co2"] / gained if gained else None
+    assert told["operations_a_point"] == (pytest.approx(4 * 4 * 432 / points) if points else None)
     page = (tmp_path / "out" / "report.html").read_text()
     assert (
         "What each hospital&#x27;s part of a round cost" in page or "What each hospital's part of a round cost" in page

@@ -4,12 +4,10 @@ Traffic, energy and CO2 are told by the meters, which need the round records onl
 """
 
 from collections.abc import Callable, Sequence
-from functools import reduce
 from typing import Any
 
 from wardround.core.contracts import Algorithm, Report, RoundRecord, Task
 from wardround.engine.machine.operations import operations_of_training
-from wardround.meters.energy import accuracy_of, gained_points, widest
 from wardround.study import assemble
 from wardround.study.file import Study
 
@@ -32,17 +30,20 @@ def with_operations(
     if study.budget is None:
         return meters
     a_row = operations_of_training(algorithm, assemble.model_of(study, task), task) * algorithm.passes
-    return {**meters, OPERATIONS: operations_told(a_row, records, rows_of)}
+    spent = meters["energy"]
+    points = spent["watt_hours"] / spent["watt_hours_a_point"] if spent["watt_hours_a_point"] else None
+    return {**meters, OPERATIONS: operations_told(a_row, records, points, rows_of)}
 
 
 def operations_told(
-    a_row: float, records: Sequence[RoundRecord], rows_of: Callable[[RoundRecord], int] = rows_told
+    a_row: float,
+    records: Sequence[RoundRecord],
+    points: float | None,
+    rows_of: Callable[[RoundRecord], int] = rows_told,
 ) -> Report:
-    """From rounds and the operations of all passes over a row."""
+    """From the operations of all passes over a row, rounds, and the points that were gained."""
     total = a_row * sum(rows_of(one) for one in records)
     answers, seconds = sum(one.count for one in records), sum(one.seconds for one in records)
-    accuracies: list[float | None] = reduce(widest, map(accuracy_of, records), [None, None])
-    points = gained_points(*accuracies)
     return {
         "operations": total,
         "operations_a_site_a_round": total / answers if answers else None,
