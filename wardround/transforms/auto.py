@@ -6,8 +6,9 @@ it offers the study, so they are part of what is approved. For each line and dir
 conservative, moderate and aggressive (see compression) is taken with which a message of the study's model is there
 within `seconds`. It depends on nothing but these numbers and the model's size, so it is the same in every round, and
 whoever approves the study can work it out. Round records, status and report tell what was chosen for whom. A study
-whose messages would be late even so is refused. Codes are read one by one: under a secure sum, which adds all sites'
-answers on one grid, it is refused.
+whose messages would be late even so is refused. Models that are sent to be judged, or used at the end, travel as they
+are: on a thin line let [evaluation] `every` be large. Codes are read one by one: under a secure sum, which adds all
+sites' answers on one grid, it is refused.
 """
 
 from functools import lru_cache
@@ -115,7 +116,8 @@ def auto(
         tailoring=several if len(speeds) > 1 else None,
         choices=tuple(map(always, ways)),
         words=f"Messages are compressed as little as possible (not at all, or by the scheme conservative, moderate or "
-        f"aggressive), so that each takes {seconds:g} seconds at most over a line of {over} megabits a second"
+        f"aggressive), so that in training each takes {seconds:g} seconds at most over a line of {over} megabits a "
+        "second"
         f"{', as each site has it' if len(speeds) > 1 else ''}.",
     )
 

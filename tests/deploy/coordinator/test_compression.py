@@ -71,6 +71,12 @@ def test_the_meter_the_simulation_and_the_wire_count_the_same_bytes(consortium, 
     for word in ("bytes_down", "bytes_up"):
         assert sum(record["measures"]["arrays"][word] for record in consortium.rounds(study)) == theirs[word]
     assert {size for _, size in seen} == {theirs["bytes_up_a_site_a_round"]}
+    # The meters of both count the arrays of training alike; what real sites' meter counts besides is told as such.
+    ours = json.loads((consortium.run(study) / "result.json").read_bytes())["methods"][0]["meters"]["traffic"]
+    assert (ours["arrays_down"], ours["arrays_up"]) == (theirs["bytes_down"], theirs["bytes_up"])
+    assert ours["bytes_down"] > ours["arrays_down"]
+    assert "The arrays of training were" in ours["words"]
+    assert "arrays_down" not in theirs
     assert len(seen) == 2 * len(NAMES)
     # The simulation's own model: the same draws, so the same up to the order of sums.
     runs = (consortium.run(study), consortium.folder / "simulated")

@@ -330,6 +330,7 @@ def finish(
             *privacy_plan.spent_notes(folder.records()),
             *validation_notes(folder.records()),
             *choice_notes(folder.path),
+            *filter(None, [engine.transform.words]),
             *(*compression_notes(folder.records()), *budget_notes(study, fitted, method.label)),
             *underfit_notes(study, {method.label: folder.records()}),
             *missing_figures_note(engine.sites, blocks, absent, privacy_plan.untold_note(study)),
