@@ -28,6 +28,7 @@ from wardround.study.model_facts import model_facts
 from wardround.study.privacy_cost import with_privacy_cost
 from wardround.workflows.clinical import clinical_figures
 from wardround.workflows.cost.budget import energy_settings
+from wardround.workflows.cost.equal_cost import budgets, trainer_of
 from wardround.workflows.cost.operations import with_operations
 from wardround.workflows.loss_course import is_still_falling, validation_losses
 from wardround.workflows.partners.choose import choose, question_of
@@ -133,6 +134,10 @@ def run(
             *underfit_notes(study, {plan.method.label: recorded_rounds(plan, folder) for plan, *_ in first}),
         ),
     )
+    if study.budget is not None and len(methods) > 1:
+        rows = {site.name: site.train or 0 for site in result.sites}
+        trainers = [trainer_of(of_method[0]) for of_method in first]
+        result = result.model_copy(update={"budgets": budgets(folder.records(), trainers, rows)})
     folder.write_result(result)
     folder.finish(manifest)
     return result

@@ -44,3 +44,20 @@ def test_a_study_with_a_budget_tells_them_in_result_and_report(tmp_path, capsys)
         "What each hospital&#x27;s part of a round cost" in page or "What each hospital's part of a round cost" in page
     )
     assert ">432<" in page
+
+
+def test_a_comparison_with_a_budget_is_told_at_equal_cost(tmp_path, capsys):
+    """A site alone sends nothing, so no traffic binds it; CO2 is counted by the study's own factor."""
+    compare = {"methods": ["local", "fed_avg", "scaffold"], "repeats": 1}
+    path = tiny.write_study(tmp_path, compare=compare, budget={"grams_co2": 1e3, "grams_per_kwh": 0.0})
+    said = tiny.call(capsys, "compare", path, "--out", tmp_path / "out")
+    assert said.code == 0, said.err
+    found = json.loads((tmp_path / "out" / "result.json").read_text())["budgets"]
+    assert found["traffic"]["methods"]["local"]["spends"] is False
+    # SCAFFOLD sends twice as much, so after FedAvg's traffic it has done about half of its rounds.
+    assert found["traffic"]["methods"]["fed_avg"]["round"] == tiny.ROUNDS
+    assert found["traffic"]["methods"]["scaffold"]["round"] == tiny.ROUNDS // 2
+    assert {one["spends"] for one in found["grams"]["methods"].values()} == {False}
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "After the same cost" in page
+    assert "spends nothing" in page
