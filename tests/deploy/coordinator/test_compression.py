@@ -99,6 +99,9 @@ def test_what_a_site_did_not_send_survives_its_crash(tmp_path, monkeypatch):
                 die_at(patch, "site.kept.saved", count=4)  # in the second round, before the answer left
             world.until_done(study_with("top_k", rounds=3))
         models.append(world.model(study_with("top_k", rounds=3)))
+        # At the end nothing of it lies at a site any more.
+        folders = [world.homes[site].folder(world.id(study_with("top_k", rounds=3))) / "kept" for site in NAMES]
+        assert all(list(folder.glob("*.first")) and not list(folder.glob("*.safetensors")) for folder in folders)
         assert len(world.deaths) == crash
     assert models[0] == models[1]
 

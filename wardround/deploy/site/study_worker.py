@@ -286,10 +286,12 @@ class StudyWorker:
 
     def finish(self, asked: Received[AboutModel], message: Message) -> tuple[Header, Message]:
         """Keep the model that this site will use."""
-        algorithm, _ = self._method(asked)
+        algorithm, transform = self._method(asked)
         model = Message({name: one for name, one in message.arrays.items() if name != "transcript"}, message.meta)
         recipe = from_json(asked.question.algorithm)
         keep_model(self, algorithm, self._params(algorithm, asked, model), asked.round, recipe)
+        if transform.init_carried is not None:
+            self.kept.drop_carried(asked)
         return (self.take_transcript(asked.study, message) if self.take_transcript else {}), Message({})
 
     def _make(self, recipe: Recipe) -> Any:
