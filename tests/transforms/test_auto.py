@@ -162,12 +162,27 @@ def test_lines_that_cannot_be_are_refused(even, network, tmp_path, capsys):
         ({"Bo": 0.5}, "no site called 'Bo'"),
         ({"bo": 0}, "'bo' must have a number greater than 0"),
         ({"bo": 1e-9}, "takes longer than 60 seconds over a line of 1e-09 megabits"),
+        ([1.0, -2.0, 3.0, 4.0], "'lines' must not be below 0"),
     ):
         path = tiny.write_study(tmp_path, transforms=[{"name": "auto", "lines": lines}])
         said = tiny.call(capsys, "run", path, "--out", tmp_path / "out")
         assert said.code == 2
         assert told in " ".join(said.err.split())
-        assert not (tmp_path / "out" / "result.json").exists()
+        assert not list((tmp_path / "out").glob("*"))  # before anything is written
+
+
+@pytest.mark.parametrize("mark", ["line/2", "line/-1", "line/x", "line/", "choice/zip", "choice/"])
+def test_an_unknown_mark_is_refused(mark):
+    """Sites and coordinator refuse it before, since no approved message has such an array; so does any other reader."""
+    link = auto(megabits=WHOLE, lines=LINES, seconds=170_000.0)
+    message = Message({**MESSAGE.arrays, mark: jnp.zeros(0)})
+    if mark.startswith("line"):
+        acts = [lambda: link.up(message, MESSAGE, KEY), lambda: link.down((), message, KEY)]
+    else:
+        acts = [lambda: link.receive(message), lambda: link.release((), message)]
+    for act in acts:
+        with pytest.raises(Refusal, match=r"marked for the (line|compression) '.*', and the study has"):
+            act()
 
 
 def test_notes_name_the_sites_of_each_line():

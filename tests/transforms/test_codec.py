@@ -10,6 +10,7 @@ from wardround.core.chain import chain, send_up
 from wardround.core.codes.bit_field import packed_bytes
 from wardround.core.contracts import Message
 from wardround.core.errors import Refusal
+from wardround.transforms.auto import auto
 from wardround.transforms.clip import clip
 from wardround.transforms.compression import compression
 from wardround.transforms.eden import eden
@@ -60,6 +61,34 @@ def test_small_arrays_and_the_weight_are_left_alone(make):
     assert back.arrays["update"]["kernel"].shape == (200, 10)
     untouched = make(smallest=2001).up(message, message, KEY)
     jax.tree.map(np.testing.assert_array_equal, untouched, message)
+
+
+@pytest.mark.parametrize("make", [compression, eden, quantize, top_k])
+def test_a_single_number_is_never_in_a_code(make):
+    """Else a coordinator could not hold a site's weight against its rows: `smallest` = 1 would let it count more."""
+    message, link = said(), make(smallest=1)
+    left = jax.eval_shape(lambda m: link.up(m, m, KEY), message)
+    assert left.arrays["weight"].shape == ()
+    assert isinstance(left.arrays["update"]["bias"], dict)
+
+
+@pytest.mark.parametrize("code", [compression, eden, quantize, top_k])
+def test_what_works_on_numbers_stands_before_a_code(code):
+    chain([clip(norm=1.0), code()])
+    with pytest.raises(Refusal, match=r"clip, ...\) stands behind one that puts them into a code.*name it first"):
+        chain([code(), clip(norm=1.0)])
+
+
+def test_no_message_is_put_into_the_same_code_twice():
+    chain([quantize(bits=2, direction="up"), quantize(bits=8, direction="down")])
+    for links, told in (
+        ([quantize(), quantize(bits=2, direction="up")], "from the sites are put into the code quantize twice"),
+        ([compression(), quantize(direction="down")], "to the sites are put into the code quantize twice"),
+        ([eden(), eden(bits=1)], "to the sites are put into the code eden twice"),
+        ([auto(), compression(direction="up")], "from the sites are put into the code kashin twice"),
+    ):
+        with pytest.raises(Refusal, match=told):
+            chain(links)
 
 
 @pytest.mark.parametrize("make", [compression, eden, quantize, top_k])

@@ -63,6 +63,7 @@ def chain(transforms: Sequence[Transform]) -> Transform:
             where="[[transforms]]",
             remedy="leave one of the two out, or give auto one line for all sites",
         )
+    refuse_unreadable_codes(links)
     if len(links) <= 1:
         return links[0] if links else identity()
 
@@ -110,6 +111,7 @@ def chain(transforms: Sequence[Transform]) -> Transform:
         limit=" and ".join(link.limit for link in links if link.limit),
         words=" ".join(link.words for link in links if link.words),
         coded=any(link.coded for link in links),
+        codes=frozenset[str]().union(*(link.codes for link in links)),
         tailoring=tailorings[0] if tailorings else None,
         choices=tuple(
             chain([*links[:place], way, *links[place + 1 :]])
@@ -118,6 +120,28 @@ def chain(transforms: Sequence[Transform]) -> Transform:
         ),
         **carrying(links),
     )
+
+
+def refuse_unreadable_codes(links: Sequence[Transform]) -> None:
+    """Refuse what would work on an answer that is in a code already, and the same code twice."""
+    plain, codes = identity().up, frozenset[str]()
+    for place, link in enumerate(links):
+        if any(one.coded for one in links[:place]) and link.up is not plain and not (link.coded or link.must_be_last):
+            raise Refusal(
+                "a transform that works on the numbers of an answer (clip, ...) stands behind one that puts them into "
+                "a code (quantize, compression, eden, top_k, ...), and would spoil it",
+                where="[[transforms]]",
+                remedy="name it first",
+            )
+        if codes & link.codes:
+            way, name = min(codes & link.codes).split(" ", 1)
+            raise Refusal(
+                f"messages {'to' if way == 'down' else 'from'} the sites are put into the code {name} twice "
+                "(compression and auto use kashin, subsample and quantize)",
+                where="[[transforms]]",
+                remedy="name one of the two only, or give each a direction of its own",
+            )
+        codes |= link.codes
 
 
 def carrying(links: Sequence[Transform]) -> dict[str, Any]:
@@ -192,6 +216,8 @@ def both_tailorings(first: Tailoring, second: Tailoring) -> Tailoring:
 
 CHOICE, LINE = "choice/", "line/"
 """How arrays without entries begin that tell which of several ways a message took, and to what kind of line."""
+UNCOMPRESSED = "none"
+"""The way of a message that is left as it is."""
 
 
 def marked(message: Message, mark: str, name: str) -> Message:

@@ -285,6 +285,8 @@ class Transform(NamedTuple):
     """Who sees what of the answers, a sentence for reports and for whoever approves the study."""
     coded: bool = False
     """An answer leaves in a code that is read one by one; what hides single answers cannot follow."""
+    codes: frozenset[str] = frozenset()
+    """The codes in which arrays travel, each with its direction ("up quantize"); none can be read twice."""
     init_carried: Callable[[Message], Tree] | None = None
     """What a site carries for it from round to round, at first, from an answer of zeros; none carries nothing."""
     up_carried: Callable[[Message, Message, Tree, Key], tuple[Message, Tree]] | None = None

@@ -1,6 +1,9 @@
 """What every engine refuses in the same words: transforms that cannot hide what they promise, answers past a bound."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
 
 from wardround.core.contracts import Algorithm, Transform
 from wardround.core.errors import Diverged, Refusal
@@ -94,3 +97,10 @@ def divergence(number: int, names: Sequence[str], limit: str = "") -> Diverged:
         tuple(names),
         also="raise the bound in [[transforms]]",
     )
+
+
+def stop_if_diverged(sites: Sequence[str], astray: Iterable[tuple[int, Any, Any]], limit: str) -> None:
+    """Of rounds: who sat where, and whether each answer was finite."""
+    for number, site, finite in astray:
+        if not finite.all():
+            raise divergence(int(number), [sites[int(one)] for one in np.sort(site[~finite])], limit)

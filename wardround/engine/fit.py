@@ -169,11 +169,13 @@ def fit(
 def words_of_stop(fitted: FitResult, limits: Mapping[str, float], planned: int) -> str:
     """Why a budget ended training where it did."""
     name = fitted.ended_by
+    limit, spent = f"{limits[name]:,.6g} {UNITS[name]}", fitted.spent[name]
     best = f"; the model is that of round {fitted.best_round}, the best one" if fitted.best_round else ""
-    return (
-        f"Training stopped after round {fitted.rounds} of {planned}: another round could have passed the budget of "
-        f"{limits[name]:,.6g} {UNITS[name]} ({fitted.spent[name]:,.6g} spent{best})."
-    )
+    if spent > limits[name]:  # what a round takes is known once one is done, or was dearer than all before it
+        why = f"it took more than the budget of {limit}, which was not known before it"
+    else:
+        why = f"another round could have passed the budget of {limit}"
+    return f"Training stopped after round {fitted.rounds} of {planned}: {why} ({spent:,.6g} spent{best})."
 
 
 def with_joules(records: list[RoundRecord], budget: CostBudget) -> list[RoundRecord]:

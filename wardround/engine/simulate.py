@@ -27,7 +27,7 @@ from wardround.core.errors import Refusal
 from wardround.core.federation import Federation
 from wardround.core.quality import Quality
 from wardround.engine import predictions
-from wardround.engine.checks import divergence, refuse_few, refuse_many, refuse_unseen
+from wardround.engine.checks import refuse_few, refuse_many, refuse_unseen, stop_if_diverged
 from wardround.engine.feed import (
     PIECES_UNDER_WAY,
     Feed,
@@ -50,7 +50,7 @@ from wardround.engine.program import (
 )
 from wardround.engine.shared_programs import number_of
 from wardround.engine.split_round import begin_states, empty_answer, plain_message
-from wardround.engine.traffic import NAMED, RoundTraffic, choices_of_round, round_traffic
+from wardround.engine.traffic import NAMED, RoundTraffic, bytes_by_site, choices_of_round, round_traffic
 
 Cohort = np.ndarray[Any, Any]
 ROUNDS_IN_A_CALL = 64
@@ -151,7 +151,7 @@ class Simulation:
             some = list(rounds[begin : begin + together])
             started, cpu = time.perf_counter(), time.process_time()
             progress, astray = train(algorithm, progress, feed, some)
-            self._stop_if_diverged(algorithm, astray)
+            stop_if_diverged(self._training(algorithm).sites, astray, self.transform.limit)
             seconds, cpu = time.perf_counter() - started, time.process_time() - cpu
             done += self._records(algorithm, progress, feed, some, seconds, cpu)
         return progress, done
@@ -331,13 +331,6 @@ class Simulation:
         ]
         return ways, shares
 
-    def _stop_if_diverged(self, algorithm: Algorithm, astray: list[Astray]) -> None:
-        sites = self._training(algorithm).sites
-        for number, site, finite in astray:
-            if not finite.all():
-                names = [sites[int(one)] for one in np.sort(site[~finite])]
-                raise divergence(int(number), names, self.transform.limit)
-
     def _records(
         self,
         algorithm: Algorithm,
@@ -348,9 +341,8 @@ class Simulation:
         cpu: float,
     ) -> list[RoundRecord]:
         sites, kinds = self._training(algorithm).sites, self._kinds(algorithm)
-        each = {int(kind): self._bytes_of_kind(algorithm, progress, int(kind)) for kind in np.unique(kinds)}
-        down, up = (np.array([each.get(kind, (0, 0))[way] for kind in range(max(each) + 1)])[kinds] for way in (0, 1))
-        told = {one: {} if algorithm.silent else self._round_traffic(algorithm, progress, one).choices for one in each}
+        down, up = self._bytes_by_site(algorithm, progress)
+        told = {kind: way.choices for kind, way in self._ways_of(algorithm, progress).items()}
         return [
             RoundRecord(
                 round=number,
@@ -368,14 +360,21 @@ class Simulation:
 
     def message_bytes(self, algorithm: Algorithm, progress: Progress) -> tuple[int, int]:
         """Bytes of the largest message each way, as it would travel; none for a baseline that never sends any."""
-        algorithm = tailored(algorithm, self.transform)
-        return max(self._bytes_of_kind(algorithm, progress, int(kind)) for kind in np.unique(self._kinds(algorithm)))
+        down, up = self._bytes_by_site(tailored(algorithm, self.transform), progress)
+        return int(down.max()), int(up.max())
 
-    def _bytes_of_kind(self, algorithm: Algorithm, progress: Progress, kind: int) -> tuple[int, int]:
-        if algorithm.silent:
-            return 0, 0
-        way = self._round_traffic(algorithm, progress, kind)
-        return way.bytes_down, way.bytes_up
+    def round_bytes(self, algorithm: Algorithm, progress: Progress, cohort: Cohort) -> int:
+        """Bytes of all messages of a round, both ways."""
+        each = self._bytes_by_site(tailored(algorithm, self.transform), progress)
+        return 0 if algorithm.silent else int(each[:, cohort].sum())
+
+    def _bytes_by_site(self, algorithm: Algorithm, progress: Progress) -> np.ndarray[Any, Any]:
+        return bytes_by_site(self._ways_of(algorithm, progress), self._kinds(algorithm))
+
+    def _ways_of(self, algorithm: Algorithm, progress: Progress) -> dict[int, RoundTraffic]:
+        """By the kind of message; none for a baseline that never sends any."""
+        kinds = () if algorithm.silent else np.unique(self._kinds(algorithm))
+        return {int(kind): self._round_traffic(algorithm, progress, int(kind)) for kind in kinds}
 
     def _refuse_few(self, algorithm: Algorithm, cohort: Cohort | None, where: str) -> None:
         """Refuse a transform that hides sites among each other where too few have patients."""

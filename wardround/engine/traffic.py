@@ -44,6 +44,14 @@ def round_traffic(algorithm: Algorithm, transform: Transform, progress: Progress
     return RoundTraffic(trees.nbytes(sent), up, form_of((said, states)), form_of(added), choices_in(sent, left))
 
 
+def bytes_by_site(ways: Mapping[int, RoundTraffic], kinds: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Bytes of the messages to these sites (first row) and from them, by the kind of message that each gets."""
+    each = np.zeros((max(ways, default=0) + 1, 2), np.int64)
+    for kind, way in ways.items():
+        each[kind] = way.bytes_down, way.bytes_up
+    return each[kinds if ways else np.zeros_like(kinds)].T
+
+
 def choices_of_round(
     choices: Mapping[int, dict[str, str]],
     kinds: np.ndarray[Any, Any],
@@ -51,8 +59,8 @@ def choices_of_round(
     cohort: np.ndarray[Any, Any],
 ) -> dict[str, Any]:
     """What was chosen for the sites of a round, from the choices for each kind of message and every site's kind."""
-    if len(choices) == 1:
-        return next(iter(choices.values()))
+    if len(choices) < 2:
+        return next(iter(choices.values()), {})
     each = {kind: cohort[kinds[cohort] == kind] for kind in choices}
     return choices_told(
         [

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from wardround.core.errors import Refusal
+from wardround.runs.cases_result import BudgetTables
 from wardround.runs.clinical.patient_table import PatientFlow, PatientTable
 from wardround.runs.courses import Course, read_courses
 from wardround.runs.fields import TOLERANT, Json, mapping, total
@@ -35,6 +36,8 @@ class Run:
     truth: Any = ()
     """What the maker of the data knows: sentences, or a table of groups, reasons and numbers."""
     notes: tuple[str, ...] = ()
+    budgets: BudgetTables | None = None
+    """Methods at equal cost, where that was found."""
     courses: tuple[Course, ...] = ()
     manifest: Json = field(default_factory=dict)
     finished: bool = True
@@ -129,6 +132,7 @@ def run_of(result: RunResult | PartnersResult, *, default_name: str = "study") -
         patient_table=result.patient_table if isinstance(result, RunResult) else None,
         truth=result.truth or (),
         notes=result.notes,
+        budgets=result.budgets if isinstance(result, RunResult) else None,
         recorded_repeats=result.repeats,
     )
 

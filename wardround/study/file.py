@@ -5,6 +5,7 @@ asks for sums until a method has its answer.
 """
 
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -208,7 +209,9 @@ def refusal_of(error: ValidationError, where: str) -> Refusal:
     first = error.errors()[0]
     path = [str(part) for part in first["loc"]]
     key, table = path[-1], ".".join(path[:-1])
-    place = f"{where}, [{table}]" if table else where
+    place = f"{where}, {in_brackets(path[:-1])}" if table else where
+    if first["type"] == "value_error":  # what is wrong is said by us, of a whole table
+        return Refusal(str(first["ctx"]["error"]), where=f"{where}, {in_brackets(path)}", remedy="correct the values")
     if first["type"] == "extra_forbidden":
         return Refusal(f"unknown key '{key}'", where=place, remedy=suggest_name(key, known_keys(path[:-1])))
     if first["type"] == "missing":
@@ -217,6 +220,16 @@ def refusal_of(error: ValidationError, where: str) -> Refusal:
         return Refusal(f"the key '{key}' is missing", where=place, remedy=f"add {key} = ...")
     message = first["msg"].replace("Input should", "it should")
     return Refusal(f"'{key}' cannot be {first['input']!r}: {message}", where=place, remedy="correct the value")
+
+
+def in_brackets(path: Sequence[str]) -> str:
+    """A table as a study file writes it.
+
+    >>> in_brackets(["data", "preparation"]), in_brackets(["transforms", "0"])
+    ('[data.preparation]', '[[transforms]]')
+    """
+    named = ".".join(part for part in path if not part.isdigit())
+    return f"[[{named}]]" if path[-1:] and path[-1].isdigit() else f"[{named}]"
 
 
 def known_keys(path: list[str]) -> tuple[str, ...]:

@@ -1,6 +1,7 @@
 """The ways to train that a study names: an algorithm with its settings, for everybody or for one asking site."""
 
 from collections.abc import Mapping, Sequence
+from math import inf
 from typing import Any, NamedTuple, get_args
 
 from wardround.core.bounds import SiteNumbers
@@ -134,10 +135,9 @@ def site_settings(
                 if name not in known:
                     remedy = registry.suggest_name(name, known[:100])
                     raise Refusal(f"there is no site called '{name}'", where=where, remedy=remedy)
-                if isinstance(number, bool) or not isinstance(number, int | float) or not number > 0:
-                    raise Refusal(
-                        f"'{name}' must have a number greater than 0, not {number!r}", where=where, remedy="correct it"
-                    )
+                meant = "finite number" if number == inf else "number greater than 0"
+                if isinstance(number, bool) or not isinstance(number, int | float) or not 0 < number < inf:
+                    raise Refusal(f"'{name}' must have a {meant}, not {number!r}", where=where, remedy="correct it")
             found[parameter.name] = numbers_by_site(said, sites)
     return found
 

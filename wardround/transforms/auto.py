@@ -6,8 +6,9 @@ it offers the study, so they are part of what is approved. For each line and dir
 conservative, moderate and aggressive (see compression) is taken with which a message of the study's model is there
 within `seconds`. It depends on nothing but these numbers and the model's size, so it is the same in every round, and
 whoever approves the study can work it out. Round records, status and report tell what was chosen for whom. A study
-whose messages would be late even so is refused. Codes are read one by one: under a secure sum, which adds all sites'
-answers on one grid, it is refused.
+whose messages would be late even so is refused. Models that are sent to be judged, or used at the end, travel as they
+are: on a thin line let [evaluation] `every` be large. Codes are read one by one: under a secure sum, which adds all
+sites' answers on one grid, it is refused.
 """
 
 from functools import lru_cache
@@ -19,22 +20,36 @@ import numpy as np
 
 from wardround.core import trees
 from wardround.core.bounds import BySite, Positive, refuse_more_sites
-from wardround.core.chain import CHOICE, LINE, identity, mark_of, marked, without_marks
+from wardround.core.chain import CHOICE, LINE, UNCOMPRESSED, identity, mark_of, marked, without_marks
 from wardround.core.contracts import Key, Message, Tailoring, Transform, Tree
 from wardround.core.errors import Refusal
 from wardround.transforms.codec import SMALLEST, Smallest
 from wardround.transforms.compression import SCHEMES, compression
-
-NOTHING = "none"
 
 
 def auto(
     *, megabits: Positive = 10.0, lines: BySite = (), seconds: Positive = 60.0, smallest: Smallest = SMALLEST
 ) -> Transform:
     """Takes the gentlest compression with which messages arrive in time over a site's line (megabits a second)."""
-    ways = {NOTHING: identity()} | {name: compression(scheme=name, smallest=smallest) for name in reversed(SCHEMES)}
+    ways = {UNCOMPRESSED: identity()} | {
+        name: compression(scheme=name, smallest=smallest) for name in reversed(SCHEMES)
+    }
     speeds = tuple(sorted({own or megabits for own in lines} or {megabits}, reverse=True))
     kinds = np.array([speeds.index(own or megabits) for own in lines], np.int64)
+
+    def line_of(message: Message) -> int:
+        """The kind of line that a message is for."""
+        mark = mark_of(message, LINE)
+        if mark is not None and mark not in map(str, range(len(speeds))):
+            raise unknown_mark(f"the line {mark!r}", [str(number) for number in range(len(speeds))])
+        return int(mark or 0)
+
+    def way_of(message: Message) -> Transform:
+        """The scheme in which a message came."""
+        mark = mark_of(message, CHOICE)
+        if mark is not None and mark not in ways:
+            raise unknown_mark(f"the compression {mark!r}", list(ways))
+        return ways[mark or UNCOMPRESSED]
 
     def choose(message: Message, way: str, kind: int) -> str:
         size = 0
@@ -60,23 +75,24 @@ def auto(
         return marked(ways[name].up(received, answer, key), CHOICE, name)
 
     def down(state: Tree, message: Message, key: Key) -> Message:
-        return send_down(choose(without_marks(message), "down", int(mark_of(message, LINE) or 0)), message, key)
+        return send_down(choose(without_marks(message), "down", line_of(message)), message, key)
 
     def up(received: Message, answer: Message, key: Key) -> Message:
-        return send_up(choose(answer, "up", int(mark_of(received, LINE) or 0)), received, answer, key)
+        return send_up(choose(answer, "up", line_of(received)), received, answer, key)
 
     def always(name: str) -> Transform:
         return identity()._replace(
             down=lambda state, message, key: send_down(name, message, key),
             up=lambda received, answer, key: send_up(name, received, answer, key),
             coded=True,
+            codes=ways[name].codes,
         )
 
     def receive(message: Message) -> Message:
-        return ways[mark_of(message, CHOICE) or NOTHING].receive(without_marks(message))
+        return way_of(message).receive(without_marks(message))
 
     def release(state: Tree, message: Message) -> Message:
-        link, rest = ways[mark_of(message, CHOICE) or NOTHING], without_marks(message)
+        link, rest = way_of(message), without_marks(message)
         return link.release(link.init(rest), rest)
 
     def kind_of(sites: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -96,11 +112,21 @@ def auto(
         up=up,
         release=release,
         coded=True,
+        codes=frozenset[str]().union(*(link.codes for link in ways.values())),
         tailoring=several if len(speeds) > 1 else None,
         choices=tuple(map(always, ways)),
         words=f"Messages are compressed as little as possible (not at all, or by the scheme conservative, moderate or "
-        f"aggressive), so that each takes {seconds:g} seconds at most over a line of {over} megabits a second"
+        f"aggressive), so that in training each takes {seconds:g} seconds at most over a line of {over} megabits a "
+        "second"
         f"{', as each site has it' if len(speeds) > 1 else ''}.",
+    )
+
+
+def unknown_mark(what: str, known: list[str]) -> Refusal:
+    return Refusal(
+        f"a message is marked for {what[:80]}, and the study has {', '.join(known)}",
+        where="[[transforms]] auto",
+        remedy="compare the versions of wardround and the transforms on both sides",
     )
 
 

@@ -51,12 +51,14 @@ def coded(name: str, codec: Codec, *, smallest: int, direction: Direction, words
         up=(lambda received, answer, key: encode(answer, key)) if up else plain.up,
         release=(lambda state, message: decode(message)) if up else plain.release,
         coded=up,
+        codes=frozenset(f"{way} {name}" for way, is_so in (("down", down), ("up", up)) if is_so),
         words=words,
     )
 
 
 def is_large(leaf: Array, smallest: int) -> bool:
-    return bool(jnp.issubdtype(leaf.dtype, jnp.floating)) and int(np.prod(leaf.shape)) >= smallest
+    """A single number, such as an answer's weight, never is: whoever adds the answers must be able to check it."""
+    return bool(jnp.issubdtype(leaf.dtype, jnp.floating)) and leaf.ndim > 0 and int(np.prod(leaf.shape)) >= smallest
 
 
 def encode_tree(name: str, codec: Codec, tree: Tree, key: Key, smallest: int) -> Tree:

@@ -38,7 +38,7 @@ def subsample(*, fraction: Fraction = 0.5, direction: Direction = "up", smallest
         blank = jnp.zeros(entries, jnp.float32)
         return blank.at[place].set(parts["kept"], indices_are_sorted=True, unique_indices=True)
 
-    told = f"Of the numbers of large arrays {fraction:.3g} are sent, drawn anew each round."
+    told = f"Of the numbers of large arrays {100 * fraction:.3g} % are sent, drawn anew each round."
     words = told if direction != "down" else ""
     return coded("subsample", Codec(encode, decode), smallest=smallest, direction=direction, words=words)
 

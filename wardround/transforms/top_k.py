@@ -38,7 +38,7 @@ def top_k(*, fraction: TopFraction = 0.01, feedback: bool = True, smallest: Smal
         return jnp.zeros(entries, jnp.float32).at[places].set(parts["values"], mode="drop")
 
     codec = Codec(encode, decode)
-    share = f"Of every large array the {fraction:.3g} largest part of the entries leaves the site"
+    share = f"Of every large array only the largest {100 * fraction:.3g} % of the entries leave the site"
     words = f"{share}; the rest is kept there and added to its next answer." if feedback else f"{share}."
     plain = coded("top_k", codec, smallest=smallest, direction="up", words=words)
     if not feedback:

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from wardround.core.errors import Refusal
-from wardround.engine.machine.operations import operations_of_training
 from wardround.report.notes import case_notes, rate_notes
 from wardround.runs.cases_result import CaseDifference, CaseMethodResult, CaseResult, MethodLabel, RateSearch
 from wardround.runs.fields import part_of
@@ -24,10 +23,10 @@ from wardround.study.assemble import Setting
 from wardround.study.data_rules import shares_by_role
 from wardround.study.file import CaseSection, Settings, Study, parse_study
 from wardround.study.methods import Method, compared_methods
-from wardround.workflows.cost.equal_cost import Trainer, budgets
+from wardround.workflows.cost.equal_cost import budgets, trainer_of
 from wardround.workflows.learning_rates import rate_of, refuse_rates, with_rate
 from wardround.workflows.run import OnRound, run
-from wardround.workflows.training_plan import Plans, TrainingPlan, check_methods, plan_methods
+from wardround.workflows.training_plan import Plans, check_methods, plan_methods
 
 RATES = "rates.jsonl"
 FOLDER = "cases"
@@ -256,12 +255,6 @@ def compare_at_rates(
     result = result.model_copy(update=further)
     folder.write_result(result)
     return result
-
-
-def trainer_of(plan: TrainingPlan) -> Trainer:
-    """What the tables at equal cost need to know of a method."""
-    one, flops = plan.method, operations_of_training(plan.algorithm, plan.model, plan.federation.task)
-    return Trainer(one.name, one.algorithm, dict(one.settings), bool(one.choice), flops)
 
 
 def plans_for(study: Study, plans: Plans, methods: Sequence[Method]) -> Plans:

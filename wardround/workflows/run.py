@@ -28,6 +28,8 @@ from wardround.study.model_facts import model_facts
 from wardround.study.privacy_cost import with_privacy_cost
 from wardround.workflows.clinical import clinical_figures
 from wardround.workflows.cost.budget import energy_settings
+from wardround.workflows.cost.equal_cost import budgets, trainer_of
+from wardround.workflows.cost.operations import with_operations
 from wardround.workflows.loss_course import is_still_falling, validation_losses
 from wardround.workflows.partners.choose import choose, question_of
 from wardround.workflows.patient_table import patients_of
@@ -115,7 +117,7 @@ def run(
                 study,
                 settings,
                 [one for one in trained if one.method == method],
-                average([meters_of(folder, method, plan.study) for plan in of_method]),
+                average([meters_of_plan(folder, plan) for plan in of_method]),
                 own,
             )
             for method, of_method, own in zip(methods, first, clinical, strict=True)
@@ -132,6 +134,10 @@ def run(
             *underfit_notes(study, {plan.method.label: recorded_rounds(plan, folder) for plan, *_ in first}),
         ),
     )
+    if study.budget is not None and len(methods) > 1:
+        rows = {site.name: site.train or 0 for site in result.sites}
+        trainers = [trainer_of(of_method[0]) for of_method in first]
+        result = result.model_copy(update={"budgets": budgets(folder.records(), trainers, rows)})
     folder.write_result(result)
     folder.finish(manifest)
     return result
@@ -288,12 +294,23 @@ def underfit_notes(study: Study, records: Mapping[str, Sequence[Mapping[str, Any
     return [underfit_note(falling, rounds)] if falling and study.privacy is None else []
 
 
-def meters_of(folder: RunFolder, method: Method, study: Study, computing: str = "everybody") -> dict[str, Any]:
-    """What every meter says about the method's first repeat, from the recorded rounds; `computing`: whose they tell."""
-    recorded = [
+def records_of(folder: RunFolder, method: Method, study: Study) -> list[RoundRecord]:
+    """The method's first repeat, as it was recorded."""
+    return [
         RoundRecord(**{key: value for key, value in entry.items() if key not in ("method", "repeat", "user")})
         for entry in folder.rounds(method.name, 0, user=asking_in_turn(study, method))
     ]
+
+
+def meters_of_plan(folder: RunFolder, plan: TrainingPlan) -> dict[str, Any]:
+    """With the operations, where the study has a [budget]."""
+    told, records = meters_of(folder, plan.method, plan.study), records_of(folder, plan.method, plan.study)
+    return with_operations(told, plan.study, plan.algorithm, plan.federation.task, records)
+
+
+def meters_of(folder: RunFolder, method: Method, study: Study, computing: str = "everybody") -> dict[str, Any]:
+    """What every meter says about the method's first repeat, from the recorded rounds; `computing`: whose they tell."""
+    recorded = records_of(folder, method, study)
     reports = {}
     for name, component in registry.components("meter").items():
         try:

@@ -27,7 +27,7 @@ from wardround.study.methods import Method
 from wardround.study.noised_figures import simulated_look
 from wardround.study.privacy import Protection
 from wardround.study.transform_chain import transform_of
-from wardround.workflows.cost.budget import budget_of
+from wardround.workflows.cost.budget import budget_of, refuse_unknown_factors
 from wardround.workflows.partners.choose import refuse_partner_choice, refuse_user, user_of
 
 
@@ -184,17 +184,20 @@ def first_shapes(plan: TrainingPlan) -> tuple[Params, Progress]:
 
 def planned_budget(plan: TrainingPlan, engine: Simulation, params: Params) -> CostBudget:
     """What this training may spend; refused where the first round is too much already."""
-    if plan.study.budget is None:
+    if plan.study.budget is None and not plan.transform.choices:
         return UNLIMITED
     shapes = engine.first_shapes(plan.algorithm, params)
+    engine.message_bytes(plan.algorithm, shapes)  # a transform that chooses refuses what no choice can send
+    if plan.study.budget is None:
+        return UNLIMITED
+    refuse_unknown_factors(plan.study, plan.federation.sites)
     cohort = plan.participation.cohort(1)
     rows = int(plan.federation.part("train")[1][cohort].sum())
     return budget_of(
         plan.study,
         plan.algorithm,
         plan.federation.task,
-        message_bytes=sum(engine.message_bytes(plan.algorithm, shapes)),
-        first=(len(cohort), rows),
+        first=(engine.round_bytes(plan.algorithm, shapes, cohort), rows),
     )
 
 

@@ -71,6 +71,12 @@ def test_the_meter_the_simulation_and_the_wire_count_the_same_bytes(consortium, 
     for word in ("bytes_down", "bytes_up"):
         assert sum(record["measures"]["arrays"][word] for record in consortium.rounds(study)) == theirs[word]
     assert {size for _, size in seen} == {theirs["bytes_up_a_site_a_round"]}
+    # The meters of both count the arrays of training alike; what real sites' meter counts besides is told as such.
+    ours = json.loads((consortium.run(study) / "result.json").read_bytes())["methods"][0]["meters"]["traffic"]
+    assert (ours["arrays_down"], ours["arrays_up"]) == (theirs["bytes_down"], theirs["bytes_up"])
+    assert ours["bytes_down"] > ours["arrays_down"]
+    assert "The arrays of training were" in ours["words"]
+    assert "arrays_down" not in theirs
     assert len(seen) == 2 * len(NAMES)
     # The simulation's own model: the same draws, so the same up to the order of sums.
     runs = (consortium.run(study), consortium.folder / "simulated")
@@ -93,6 +99,9 @@ def test_what_a_site_did_not_send_survives_its_crash(tmp_path, monkeypatch):
                 die_at(patch, "site.kept.saved", count=4)  # in the second round, before the answer left
             world.until_done(study_with("top_k", rounds=3))
         models.append(world.model(study_with("top_k", rounds=3)))
+        # At the end nothing of it lies at a site any more.
+        folders = [world.homes[site].folder(world.id(study_with("top_k", rounds=3))) / "kept" for site in NAMES]
+        assert all(list(folder.glob("*.first")) and not list(folder.glob("*.safetensors")) for folder in folders)
         assert len(world.deaths) == crash
     assert models[0] == models[1]
 

@@ -116,8 +116,29 @@ def test_epsilon_spent_and_left():
     assert "your policy sets no limit" in epsilon_sentence(None, 0.0, None)
 
 
+def test_whoever_approves_reads_what_its_own_line_gets(home):
+    """At a gentle line nothing is compressed; at one of few bytes a second this site's messages are, and it is said."""
+    told = {}
+    for name, megabits in (("gentle", 10.0), ("slow", 8e-6)):
+        lines = {"elsewhere": 10.0, home.own_name: megabits}
+        words = {"name": "auto", "lines": lines, "seconds": 1000.0, "smallest": 8}
+        offer = small.offered(
+            home,
+            small.study(
+                model={"name": "mlp", "hidden": [64]},
+                transforms=[words],
+                deploy={"sites": sorted(["elsewhere", home.own_name])},
+            ),
+        )
+        told[name] = said(describe(home, offer))
+    assert "the model comes uncompressed, your answers leave uncompressed." in told["gentle"]
+    assert "For the line of this site, that is: the model comes by the scheme" in told["slow"]
+    assert "your answers leave by the scheme" in told["slow"]
+    assert "by the scheme" not in told["gentle"].replace("or by the scheme conservative", "")
+
+
 def test_whoever_approves_reads_how_answers_are_compressed(home):
     shown = said(describe(home, small.offered(home, small.study(transforms=[{"name": "compression", "smallest": 2}]))))
     assert "Answers leave rounded to 16 levels (4 bits a number), arrays below 2 numbers exactly." in shown
-    assert "Of the numbers of large arrays 0.5 are sent, drawn anew each round." in shown
+    assert "Of the numbers of large arrays 50 % are sent, drawn anew each round." in shown
     assert "The model travels to the sites rounded to 32 levels (5 bits a number)" in shown

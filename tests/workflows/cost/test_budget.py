@@ -46,6 +46,49 @@ def test_a_budget_for_less_than_one_round_is_refused(tmp_path, capsys):
     assert not (tmp_path / "out" / "result.json").exists()
 
 
+def test_a_first_round_of_messages_of_several_sizes_counts_each_as_large_as_it_is(tmp_path, capsys):
+    """Four sites, of which one trains the whole of eight hidden units and three a quarter: two units.
+
+    3 inputs, 2 classes: 8 * 4 + 9 * 2 = 50 numbers and 2 * 4 + 3 * 2 = 14, and one more up, the weight. So a round is
+    4 * (50 + 51) + 3 * 4 * (14 + 15) = 752 bytes, and not 4 * 404.
+    """
+    told = []
+    for limit in (751, 752):
+        (tmp_path / str(limit)).mkdir()
+        path = tiny.write_study(
+            tmp_path / str(limit),
+            model={"name": "mlp", "hidden": [8]},
+            algorithm={"name": "federated_dropout", "width": 0.25, "widths": {"bo": 1.0}},
+            budget={"bytes": limit},
+        )
+        told.append(tiny.call(capsys, "run", path, "--out", tmp_path / str(limit) / "out"))
+    assert (told[0].code, told[1].code) == (2, 0), told[1].err
+    assert "one round takes 752" in told[0].err
+    assert not (tmp_path / "751" / "out").exists() or not any((tmp_path / "751" / "out").iterdir())
+    traffic = result(tmp_path / "752")["methods"][0]["meters"]["traffic"]
+    assert traffic["bytes_down"] + traffic["bytes_up"] == 752
+
+
+def test_energy_that_the_messages_alone_will_take_is_known_before_the_first_round(tmp_path, capsys):
+    """272 bytes at 6 Wh a GB are 1.632e-9 kWh; of 56 g each, 9.14e-8 g."""
+    for limits, told in (
+        ({"kilowatt_hours": 1.63e-9}, "one round takes 1.632e-09"),
+        ({"grams_co2": 9.1e-8, "country": "FRA"}, "one round takes 9.1392e-08"),
+    ):
+        said = run(tmp_path, capsys, **limits)
+        assert said.code == 2
+        assert told in " ".join(said.err.split())
+
+
+def test_what_the_first_round_took_alone_is_told_as_such(tmp_path, capsys):
+    """How long it takes nobody knows before it."""
+    said = run(tmp_path, capsys, seconds=1e-9)
+    assert said.code == 0, said.err
+    (note,) = [one for one in result(tmp_path)["notes"] if "budget" in one]
+    assert "after round 1 of 4: it took more than the budget of 1e-09 seconds, which was not known before it" in note
+    assert "another round" not in note
+
+
 def test_operations_are_those_of_the_models_gradient(tmp_path, capsys):
     study = read_study(tiny.write_study(tmp_path))
     task = Task((3,), ("0", "1"))
@@ -69,6 +112,15 @@ def test_wrong_budgets_are_refused(tmp_path, capsys):
     said = run(tmp_path, capsys, grams_co2=1.0, country="Atlantis")
     assert said.code == 2
     assert "grid intensity is known for 'Atlantis'" in said.err
+    for words, told in (
+        ({"sites": {"Bo": 20.0}}, "There is no site called 'Bo'"),
+        ({"sites": {"bo": -20.0}}, "The grams per kWh of a site must be 0 or more"),
+        ({"country": "FRA", "grams_per_kwh": 50.0}, "two ways to say the same"),
+    ):
+        said = run(tmp_path, capsys, grams_co2=1.0, **words)
+        assert said.code == 2
+        assert told in " ".join(said.err.split())
+        assert "[budget]" in said.err
     with pytest.raises(Refusal, match="Unknown key 'byte'"):
         parse_study({"study": {"name": "a"}, "data": {"source": "csv"}, "budget": {"byte": 1}}, where="test")
 

@@ -6,6 +6,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from wardround.core.text import format_bytes
 from wardround.workflows.leaf import LeafRun, run_leaf
 
 OUTPUT, ERRORS = Console(), Console(stderr=True)
@@ -67,5 +68,5 @@ def cost_table(found: dict[str, Any]) -> Table:
 def costs(reached: dict[str, Any] | None) -> list[str]:
     if reached is None:
         return ["not reached", "-", "-", "-"]
-    down, up = (f"{reached[way] / 1e6:,.1f} MB" if reached[way] else "-" for way in ("bytes_down", "bytes_up"))
+    down, up = (format_bytes(reached[way]) if reached[way] else "-" for way in ("bytes_down", "bytes_up"))
     return [str(reached["round"]), f"{reached['operations']:.2g}", down, up]

@@ -3,6 +3,7 @@
 import inspect
 import types
 from collections.abc import Mapping
+from math import isfinite
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from wardround.core.bounds import Bound, SiteNumbers
@@ -28,6 +29,10 @@ def check_value(key: str, value: Any, annotation: Any, place: str) -> Any:
     for bound in bounds:
         if isinstance(bound, Bound) and value is not None and not bound.is_met(value):
             raise Refusal(f"'{key}' must be {bound}, not {value!r}", where=place, remedy="correct the value")
+    if any(not isfinite(one) for one in (value if SiteNumbers() in bounds else [value]) if isinstance(one, float)):
+        raise Refusal(f"'{key}' must be a finite number, not {value!r}", where=place, remedy="correct the value")
+    if SiteNumbers() in bounds and any(one < 0 for one in value):
+        raise Refusal(f"'{key}' must not be below 0, not {value!r}", where=place, remedy="correct the value")
     return value
 
 

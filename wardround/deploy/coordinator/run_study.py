@@ -39,6 +39,7 @@ from wardround.deploy.coordinator.schema_agreement import (
 )
 from wardround.deploy.coordinator.secure_round import refuse_changing_cohorts, refuse_strangers
 from wardround.deploy.coordinator.studies.errands import keep_model_for
+from wardround.deploy.coordinator.studies.first_round import first_costs
 from wardround.deploy.coordinator.studies.offers import Standing, gather_approvals
 from wardround.deploy.coordinator.studies.submission import Submission, policy_of
 from wardround.deploy.coordinator.transcript_record import close_transcript, keep_witnesses, open_transcript
@@ -67,8 +68,9 @@ from wardround.study.methods import own_method
 from wardround.study.model_facts import model_facts, prediction_task
 from wardround.study.sections.votes import sketch_task
 from wardround.study.transform_chain import links_of
-from wardround.workflows.cost.budget import budget_of
-from wardround.workflows.run import budget_notes, meters_of, underfit_notes
+from wardround.workflows.cost.budget import budget_of, refuse_unknown_factors
+from wardround.workflows.cost.operations import with_operations
+from wardround.workflows.run import budget_notes, meters_of, records_of, underfit_notes
 from wardround.workflows.training_plan import stopping_of
 
 
@@ -142,6 +144,7 @@ def refuse_early(study: Study, engine: Deployment) -> None:
         return
     table_without_rows(study)
     privacy_plan.refuse_early(study)
+    refuse_unknown_factors(study, engine.sites)
     refuse_partners(study, engine.sites, sum_only=engine.transform.must_be_last)
     algorithm = sketch_of(study, engine.sites)
     if study.privacy is not None and study.privacy.level == "site":
@@ -251,7 +254,13 @@ def train(
         identity=digest([study.model_dump(mode="json"), list(engine.sites)]),
         resume=True,
         on_round=record,
-        budget=budget_of(study, algorithm, agreement.task, rows_of=engine.limits.training_rows),
+        budget=budget_of(
+            study,
+            algorithm,
+            agreement.task,
+            first=first_costs(engine, algorithm, params, participation) if study.budget else (0, 0),
+            rows_of=engine.limits.training_rows,
+        ),
     )
     point("coordinator.checkpoint.saved")
     return algorithm, fitted
@@ -306,7 +315,11 @@ def finish(
                 stopped_early=fitted.stopped_early,
                 seconds=sum(float(one["seconds"]) for one in folder.rounds(method.name, 0)),
                 compile_seconds=fitted.first_call_seconds,
-                meters=meters_of(folder, method, study, computing="coordinator"),
+                meters=with_operations(
+                    meters_of(folder, method, study, computing="coordinator"),
+                    *(study, algorithm, agreement.task, records_of(folder, method, study)),
+                    rows_of=engine.limits.training_rows,
+                ),
                 **score_fields(combined_blocks(blocks) if blocks else {}, told, study.evaluation, engine.limits, seed),
             ),
         ),
@@ -317,6 +330,7 @@ def finish(
             *privacy_plan.spent_notes(folder.records()),
             *validation_notes(folder.records()),
             *choice_notes(folder.path),
+            *filter(None, [engine.transform.words]),
             *(*compression_notes(folder.records()), *budget_notes(study, fitted, method.label)),
             *underfit_notes(study, {method.label: folder.records()}),
             *missing_figures_note(engine.sites, blocks, absent, privacy_plan.untold_note(study)),

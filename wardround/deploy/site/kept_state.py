@@ -70,6 +70,16 @@ class KeptState:
         for old in versions_of(path)[:-KEPT_VERSIONS]:
             version_path(path, old).unlink(missing_ok=True)
 
+    def drop_carried(self, asked: Received[Any]) -> None:
+        """At the end of a study: what was never sent is of no use any more, and shows what the site's answers hid.
+
+        Left where the algorithm keeps something beside it, from which the site's own model follows.
+        """
+        path = self._first_path(asked)
+        if not jax.tree.leaves(self._starts.get(str(path), ())):
+            for version in versions_of(path):
+                version_path(path, version).unlink(missing_ok=True)
+
     def _first_path(self, asked: Received[Any]) -> Path:
         words = json.dumps(asked.question.algorithm, sort_keys=True)
         # Of a choice of partners each training has a folder of its own: nothing is kept from one to the next.

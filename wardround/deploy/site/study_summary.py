@@ -31,7 +31,7 @@ from wardround.deploy.site.policy import (
 from wardround.deploy.site.policy_file import read_policy
 from wardround.deploy.site.privacy_summary import LedgerCharges, privacy_cost
 from wardround.deploy.site.release import release_list
-from wardround.deploy.site.release.answer_size import ARRAYS, AnswerSize, answer_of, prepared_rows
+from wardround.deploy.site.release.answer_size import ARRAYS, AnswerSize, answer_of, own_line, prepared_rows
 from wardround.deploy.site.release.cleaning_review import review_sentences, survival_sentences
 from wardround.deploy.site.release.disclosure import in_own_cells
 from wardround.deploy.site.release.partner_questions import (
@@ -311,7 +311,7 @@ def sent_per_round(study: Study, answer: AnswerSize | None, unknown: str) -> tup
     size = f"about {format_bytes(answer.bytes)} per round, {format_bytes(answer.bytes * rounds)} in {rounds} rounds"
     seen = filter(None, [transform_of(study).words, second_sentence(study)])
     sentence = f"In each round: {arrays}; {size}. Rows, labels and predictions are never sent."
-    return (sentence, *statistics_sentence(answer.statistics), *seen)
+    return (sentence, *statistics_sentence(answer.statistics), *seen, *own_line(answer.choices))
 
 
 def smallest_sum(study: Study, policy: Policy) -> tuple[str, ...]:

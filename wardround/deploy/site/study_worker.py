@@ -41,7 +41,13 @@ from wardround.deploy.protocol.secure_precision import precision_of, ring_bits_o
 from wardround.deploy.protocol.status import Status
 from wardround.deploy.site.kept_state import KeptState
 from wardround.deploy.site.own_model import OwnFigures, keep_model
-from wardround.deploy.site.release.agreement import check_preparation, check_query, check_schema, check_sites
+from wardround.deploy.site.release.agreement import (
+    check_preparation,
+    check_query,
+    check_schema,
+    check_sites,
+    check_transforms,
+)
 from wardround.deploy.site.release.disclosure import in_own_cells
 from wardround.deploy.site.release.model_quality import JudgedModel, figures_told, losses_told, risks_told
 from wardround.deploy.site.release.model_shapes import (
@@ -280,10 +286,12 @@ class StudyWorker:
 
     def finish(self, asked: Received[AboutModel], message: Message) -> tuple[Header, Message]:
         """Keep the model that this site will use."""
-        algorithm, _ = self._method(asked)
+        algorithm, transform = self._method(asked)
         model = Message({name: one for name, one in message.arrays.items() if name != "transcript"}, message.meta)
         recipe = from_json(asked.question.algorithm)
         keep_model(self, algorithm, self._params(algorithm, asked, model), asked.round, recipe)
+        if transform.init_carried is not None:
+            self.kept.drop_carried(asked)
         return (self.take_transcript(asked.study, message) if self.take_transcript else {}), Message({})
 
     def _make(self, recipe: Recipe) -> Any:
@@ -293,18 +301,14 @@ class StudyWorker:
         return make_from(in_own_cells(recipe, self.smallest_cell, self.table.images_each))
 
     def _method(self, asked: Received[Any]) -> tuple[Algorithm, Transform]:
-        # Each is checked by `allow`; that none was left out (a clipping, say) is checked here.
-        said = [one.name for one in self.study.transforms]
-        if [one.get("name") for one in asked.question.transforms] != said:
-            raise Refusal(
-                f"the approved study has the transforms {said or 'none'}, but others were requested",
-                remedy="ask for what was approved",
-            )
+        # Each is checked by `allow`; that none was left out, or asked for in the place of another, is checked here.
+        recipes = [from_json(one) for one in asked.question.transforms]
+        check_transforms(recipes, self.study, self.sites)
         if asked.course is not None:
             refuse_course(self.study, asked)
         if asked.question.seed != self.study.study.seed:
             raise Refusal("the request has a seed that is not the approved study's", remedy="ask for what was approved")
-        links = tuple(self._make(from_json(one)) for one in asked.question.transforms)
+        links = tuple(map(self._make, recipes))
         if links not in self._chains:
             self._chains = {links: chain(links)}
         algorithm: Algorithm = self._make(asked.question.recipe)

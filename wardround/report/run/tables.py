@@ -8,7 +8,7 @@ from wardround.report.metric_names import direction, label_of, meaning_of
 from wardround.report.run.ranking import best
 from wardround.report.run.summary import interval_name
 from wardround.report.unit import units_of
-from wardround.runs.fields import Json
+from wardround.runs.fields import Json, mapping, number
 from wardround.runs.result import ALL, Cost, MethodDifference, MethodResult
 from wardround.runs.run import Run
 from wardround.runs.scores import NOT_MEASURED, MetricValue
@@ -152,6 +152,44 @@ def costs(run: Run) -> Html:
         cells = ["not measured" if value is None else unit(value) for value, unit in values]
         rows.append([method.label, rounds_of(method), *cells])
     return table("What each model cost", ["Model", "Rounds", *(name for name, _, _ in kept)], rows)
+
+
+def unit_costs(run: Run) -> Html:
+    """Of studies with a [budget]: what a hospital's round cost, and a point of accuracy."""
+    parts = []
+    for title, suffix in (
+        ("What each hospital's part of a round cost", "a_site_a_round"),
+        ("What a percentage point of validation accuracy cost, beyond that after the first evaluation", "a_point"),
+    ):
+        rows = [
+            [method.label, *unit_cells(method, suffix)] for method in run.methods if method.meters.get("operations")
+        ]
+        columns = ["Model", "Traffic", "Operations", "Time", "Energy (estimate)", "CO₂ (estimate)"]
+        if suffix != "a_point":
+            columns, rows = columns[:3] + columns[4:], [row[:3] + row[4:] for row in rows]
+        parts += [table(title, columns, rows)] if rows else []
+    return join(parts)
+
+
+def unit_cells(method: MethodResult, suffix: str) -> list[str]:
+    """Traffic, operations, time, energy and CO2 of a unit of work."""
+
+    def told(meter: str, *names: str) -> float | None:
+        said = [number(mapping(method.meters.get(meter)).get(f"{name}_{suffix}")) for name in names]
+        return sum(one for one in said if one is not None) if any(one is not None for one in said) else None
+
+    found: list[tuple[float | None, Callable[[float], str]]] = [
+        (
+            told("traffic", "bytes") if suffix == "a_point" else told("traffic", "bytes_down", "bytes_up"),
+            numbers.traffic,
+        ),
+        (told("operations", "operations"), lambda value: f"{value:.3g}"),
+        (told("operations", "seconds"), numbers.time),
+        (told("energy", "watt_hours"), numbers.energy),
+        (told("energy", "grams_co2"), numbers.mass),
+    ]
+    none = "none gained" if suffix == "a_point" else "not measured"
+    return [none if value is None else unit(value) for value, unit in found]
 
 
 def rounds_of(method: MethodResult) -> str:

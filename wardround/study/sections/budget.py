@@ -32,6 +32,8 @@ class BudgetSection(Section):
     def _sound(self) -> "BudgetSection":
         if any(not 0 <= value < float("inf") for value in self.sites.values()):
             raise ValueError("the grams per kWh of a site must be 0 or more")
+        if self.grams_per_kwh is not None and self.country != WORLD:
+            raise ValueError("country and grams_per_kwh are two ways to say the same: give one of them")
         return self
 
     @property

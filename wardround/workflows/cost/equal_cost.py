@@ -7,15 +7,18 @@ tables coarse. They rest on validation patients and give no verdict: the compari
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from wardround.core.contracts import RoundRecord
 from wardround.engine import registry
+from wardround.engine.machine.operations import operations_of_training
 from wardround.runs.cases_result import BudgetTables, EqualBudget, ScopeTable
 from wardround.runs.fields import part_of
+from wardround.workflows.cost.budget import energy_settings
+from wardround.workflows.training_plan import TrainingPlan
 
 Json = Mapping[str, Any]
 
@@ -30,6 +33,8 @@ class Trainer:
     chooses: bool = False
     row_flops: float = 1.0
     """Floating-point operations of its gradient for a row; at 1 rows are counted."""
+    energy: Json = field(default_factory=dict)
+    """How the energy meter counts CO2."""
 
     def steps(self, rows: int) -> int:
         """Steps that a site with so many training rows takes in a round, on the model that it sends or uses."""
@@ -49,6 +54,13 @@ class Trainer:
         component = registry.find("algorithm", self.algorithm)
         said = {parameter.name: parameter.default for parameter in component.parameters} | dict(self.settings)
         return 1 if said.get("updates") == "gradient" else int(said.get("local_epochs", 1))
+
+
+def trainer_of(plan: TrainingPlan) -> Trainer:
+    """What the tables at equal cost need to know of a method."""
+    one, flops = plan.method, operations_of_training(plan.algorithm, plan.model, plan.federation.task)
+    settings = dict(one.settings)
+    return Trainer(one.name, one.algorithm, settings, bool(one.choice), flops, energy_settings(plan.study))
 
 
 @dataclass(frozen=True)
@@ -123,7 +135,7 @@ def loss_curve(trainer: Trainer, records: Sequence[Json], site: str, rows: Mappi
     for record in records:
         sent += record["bytes_down"] + record["bytes_up"]
         worked_on += passes * record.get("rows", 0) * trainer.row_flops
-        grams += grams_of(record)
+        grams += grams_of(record, trainer.energy)
         # Cohorts too large to be named: everybody is taken to be there.
         if record["round"] > 0 and (pooled or site in record["sites"] or not record["sites"]):
             steps += own
@@ -150,9 +162,9 @@ def loss_curve(trainer: Trainer, records: Sequence[Json], site: str, rows: Mappi
     )
 
 
-def grams_of(record: Json) -> float:
-    """CO2 of a round, by the energy meter's usual assumptions."""
-    meter = registry.find("meter", "energy").build()
+def grams_of(record: Json, energy: Json) -> float:
+    """CO2 of a round, by the energy meter with the study's factors."""
+    meter = registry.find("meter", "energy").build(**energy)
     told = {"sites": (), "count": 0, "rows": 0, "seconds": 0.0, "cpu_seconds": 0.0, "measures": {}, **record}
     fields = {name: told[name] for name in RoundRecord.__dataclass_fields__}
     return float(meter.report(meter.observe(meter.init(), RoundRecord(**fields)))["grams_co2"])

@@ -12,7 +12,7 @@ from typing import Any, cast, get_args
 import numpy as np
 import psutil
 
-from wardround.core.components.recipes import Recipe
+from wardround.core.components.recipes import Recipe, recipe_of
 from wardround.core.contracts import Message, TaskKind
 from wardround.core.errors import Refusal
 from wardround.core.text import format_bytes
@@ -28,6 +28,7 @@ from wardround.deploy.site.release.release_list import most_features, sites_of
 from wardround.queries.cards import MOST_CLASSES, frequent_labels, released_kind
 from wardround.queries.columns import picture_shape
 from wardround.study.file import Study
+from wardround.study.transform_chain import links_of
 
 LARGEST = 1e15
 """Of a fill or a center; and, for one unit of a column, of its scale."""
@@ -203,6 +204,17 @@ def check_sites(numbers: Sequence[str], positive: int, study: Study, site: str, 
     label = str(study.data.settings.get("positive"))
     if not 0 <= positive < max(1, len(classes)) or (label in classes and positive != list(classes).index(label)):
         raise refusal("the positive outcome is not that of the approved study")
+
+
+def check_transforms(asked: Sequence[Recipe], study: Study, sites: Sequence[str]) -> None:
+    """The transforms are those of the approved study, in its order and with its settings.
+
+    Each stands in the study, which is looked at elsewhere; of two of the same name one could be asked for twice, and an
+    answer would leave as it is that was to leave in few bits.
+    """
+    if list(asked) != [recipe_of(one) for one in links_of(study, sites)]:
+        said = [one.name for one in study.transforms]
+        raise refusal(f"the approved study has the transforms {said or 'none'}, but others were requested")
 
 
 # ---- the statistics ----

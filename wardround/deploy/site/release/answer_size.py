@@ -4,12 +4,12 @@ Other sites may know categories that this one lacks, so the real answer can be s
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import jax
 import numpy as np
 
-from wardround.core.chain import tailored
+from wardround.core.chain import UNCOMPRESSED, choices_in, tailored
 from wardround.core.contracts import Message
 from wardround.data.load import LoadedData, load
 from wardround.data.noised_preparation import StatisticsNoise
@@ -61,6 +61,8 @@ class AnswerSize:
     """Numbers that the model has."""
     statistics: tuple[str, ...] = ()
     """Layers whose running statistics of the rows are among what leaves."""
+    choices: Mapping[str, str] = field(default_factory=dict)
+    """What a transform that chooses by this site's line chose for what comes ("down") and leaves ("up")."""
 
 
 def example_noise(study: Study) -> StatisticsNoise | None:
@@ -99,11 +101,11 @@ def answer_of(study: Study, table: Table, loaded: LoadedData) -> AnswerSize:
     made = answer_shapes(algorithm, server, algorithm.init_client(params), row, kind)
     key = jax.random.key(0)
 
-    def way(made: Message) -> Message:
+    def way(made: Message) -> tuple[Message, Message]:
         sent = transform.down(transform.init(made), plain_message(algorithm, server, kind), key)
-        return transform.up(sent, made, key)
+        return sent, transform.up(sent, made, key)
 
-    left = jax.eval_shape(way, made)
+    sent, left = jax.eval_shape(way, made)
     # What leaves cannot be read, or is a code: told is what it stands for.
     hidden = transform.bytes_up is not None or transform.coded
     numbers = {
@@ -116,4 +118,19 @@ def answer_of(study: Study, table: Table, loaded: LoadedData) -> AnswerSize:
     update = made.arrays.get("update", {})
     names = set(update) if isinstance(update, dict) else set()
     told = tuple(one for one in model.coupled if f"{one}/mean" in names or "layer" in made.arrays)
-    return AnswerSize(numbers, size or len(encode(HEADER, empty)), parameters, told)
+    bytes_up = size or len(encode(HEADER, empty))
+    return AnswerSize(numbers, bytes_up, parameters, told, choices_in(sent, left))
+
+
+def own_line(choices: Mapping[str, str]) -> tuple[str, ...]:
+    """What this site is sent and sends, where a transform chooses by its line.
+
+    >>> own_line({"down": "moderate", "up": "none"})
+    ('For the line of this site, that is: the model comes by the scheme moderate, your answers leave uncompressed.',)
+    """
+    if not choices:
+        return ()
+    down, up = (
+        "uncompressed" if way == UNCOMPRESSED else f"by the scheme {way}" for way in (choices["down"], choices["up"])
+    )
+    return (f"For the line of this site, that is: the model comes {down}, your answers leave {up}.",)
