@@ -58,7 +58,7 @@ def methods(model: Model, batch: Model, said: argparse.Namespace) -> dict[str, A
     mean = weighted_mean()
     return {
         "local": local(model, **common),
-        "pooled": centralized(model, **common),
+        "pooled": centralized(model, **{**common, "batch_size": said.pooled_batch}),
         "fed_avg": fed_avg(model, mean, **common),
         "fed_prox": fed_prox(model, mean, mu=0.01, **common),
         "fed_bn": fed_bn(batch, mean, **common),
@@ -169,6 +169,7 @@ def main() -> None:
     parser.add_argument("--depth", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=96)
     parser.add_argument("--rate", type=float, default=0.1)
+    parser.add_argument("--pooled-batch", type=int, default=4, help="of all tiles in one place")
     parser.add_argument("--inner-rate", type=float, default=0.01, help="of fed_dg's episodes")
     parser.add_argument("--seeds", type=int, nargs="*", default=[0, 1, 2])
     parser.add_argument("--second-order", action="store_true")

@@ -64,6 +64,26 @@ def test_momentum_over_two_passes_by_hand(longest: int, first: int) -> None:
     assert float(after["w"]) == 3.0
 
 
+def test_running_statistics_have_no_momentum() -> None:
+    """Six rows of 0, one a step, rate 1/2, momentum 1/2: a running variance halves with each step, 1 to 1/64.
+
+    A weight has momentum and swings past: 1, 1/2, 0, -1/4, -1/4, -1/8, 0.
+    """
+
+    def toward_zero(params: Params, batch: Batch, key: Key) -> Params:
+        return dict(params)
+
+    start: Params = {name: jnp.float32(1) for name in ("norm_0/mean", "norm_0/var", "norm_0/scale", "other/mean")}
+    shard = shard_of([0.0] * 6, order=[list(range(6))])
+    after = descend(toward_zero, local_optimizer(0.5, 0.5), start, shard, KEY, batch_size=1, passes=1)
+    assert {name: float(value) for name, value in after.items()} == {
+        "norm_0/mean": 1 / 64,
+        "norm_0/var": 1 / 64,
+        "norm_0/scale": 0.0,
+        "other/mean": 0.0,
+    }
+
+
 def test_adaptive_memory_of_idle_steps_is_left_alone() -> None:
     """Adam counts its steps; three idle ones a pass must not age it."""
     optimizer = optax.adam(0.1)

@@ -5,6 +5,7 @@ Steps past the end of a site (it was batched with a longer one) leave model and 
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -95,4 +96,22 @@ def descend_on(
 
 
 def local_optimizer(learning_rate: float, momentum: float) -> optax.GradientTransformation:
-    return optax.sgd(learning_rate, momentum=momentum or None)
+    """Descent, with momentum for all but running statistics.
+
+    A mean that follows its batches with momentum swings past them, and a variance below zero.
+    """
+    plain = optax.sgd(learning_rate, momentum=momentum or None)
+    if not momentum:
+        return plain
+
+    def update(slope: Any, memory: optax.OptState, params: Any = None) -> tuple[Any, optax.OptState]:
+        moved, memory = plain.update(slope, memory, params)
+        return {**moved, **{name: -learning_rate * slope[name] for name in running_statistics(slope)}}, memory
+
+    return optax.GradientTransformation(plain.init, update)
+
+
+def running_statistics(params: Params) -> list[str]:
+    """The arrays `mean` and `var` of every layer that has both, as those of batch normalization are named."""
+    layers = [name.removesuffix("/mean") for name in params if name.endswith("/mean")]
+    return [f"{layer}/{part}" for layer in layers if f"{layer}/var" in params for part in ("mean", "var")]

@@ -4,7 +4,8 @@ Batch norm (Ioffe and Szegedy, ICML 2015) predicts with a mean and a variance of
 parameters like any other, named `mean` and `var`: they travel, are averaged, compressed, or kept at the site (`fed_bn`)
 as the study says, and nothing of a model is hidden from whoever counts what leaves. While the network learns it uses
 the batch's own statistics, and the gradient of `mean` is statistics_rate (mean - batch mean), so that a step of rate r
-moves it by r * statistics_rate of the way: choose statistics_rate near 0.1 / learning_rate. Padded rows do not count.
+moves it by r * statistics_rate of the way, and momentum does not act on it: choose statistics_rate near
+0.1 / learning_rate. Padded rows do not count.
 
 A row's gradient then depends on the other rows of its batch, which no bound per patient covers: such a model names
 these layers in `coupled`, and a study with [privacy] refuses it. Group norm (Wu and He, ECCV 2018) looks at one row
