@@ -11,8 +11,8 @@ hundreds of rounds.
     python -m benchmarks.cifar --study down     # figure 2.3
     python -m benchmarks.cifar --study scales   # how large activations of parts are beside the whole model's
 
-print the tables of docs/results/cifar.md; need WARDROUND_DATA with the folder cifar10. `--setups` names single rows,
-`--keep FILE` writes every run as it ends and takes from there what is done already.
+print the tables of docs/results/cifar.md (rescaled: by N / n; root: by its root); need WARDROUND_DATA with the folder
+cifar10. `--setups` names single rows, `--keep FILE` writes every run as it ends and takes from there what is done.
 """
 
 import argparse
@@ -20,7 +20,7 @@ import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -47,10 +47,13 @@ WIDTHS = (0.875, 0.75, 0.625, 0.5)
 BASES, BITS, FRACTIONS = ("none", "hadamard", "kashin"), (2, 4), (1.0, 0.5)
 
 
+Rescale = Literal["no", "sums", "spread"]
+
+
 class Setup(NamedTuple):
     transform: Transform | None = None
     width: float = 1.0
-    rescale: bool = False
+    rescale: Rescale = "no"
 
 
 class Plan(NamedTuple):
@@ -77,7 +80,8 @@ def setups() -> dict[str, Setup]:
         "moderate, down only": Setup(compression(direction="down")),
         "moderate, up only": Setup(compression(direction="up")),
         "moderate, width 0.75": Setup(moderate, 0.75),
-        "moderate, width 0.75 rescaled": Setup(moderate, 0.75, rescale=True),
+        "moderate, width 0.75 rescaled": Setup(moderate, 0.75, "sums"),
+        "moderate, width 0.75 root": Setup(moderate, 0.75, "spread"),
     }
     grid = {
         f"down: {basis}, s {fraction:g}, q {bits}": Setup(down(basis, fraction, bits))
@@ -86,14 +90,16 @@ def setups() -> dict[str, Setup]:
         for basis in BASES
     }
     plain = {f"width {width:g}": Setup(width=width) for width in WIDTHS}
-    rescaled = {f"width {width:g} rescaled": Setup(width=width, rescale=True) for width in WIDTHS}
-    return {"uncompressed": Setup(), **parts, **plain, **rescaled, **grid}
+    rescaled = {f"width {width:g} rescaled": Setup(None, width, "sums") for width in WIDTHS}
+    by_root = {f"width {width:g} root": Setup(None, width, "spread") for width in WIDTHS}
+    return {"uncompressed": Setup(), **parts, **plain, **rescaled, **by_root, **grid}
 
 
 STUDIES: Mapping[str, tuple[str, ...]] = {
     "parts": (
         "conservative", "moderate", "moderate, down only", "moderate, up only",
-        "width 0.75", "width 0.75 rescaled", "moderate, width 0.75", "moderate, width 0.75 rescaled",
+        "width 0.75", "width 0.75 rescaled", "width 0.75 root",
+        "moderate, width 0.75", "moderate, width 0.75 rescaled", "moderate, width 0.75 root",
     ),
     "widths": tuple(name for name in setups() if name.startswith("width ")),
     "down": tuple(name for name in setups() if name.startswith("down: ")),
@@ -107,7 +113,9 @@ def run(federation: Any, setup: Setup, plan: Plan, seed: int) -> dict[str, Any]:
     if setup.width == 1.0:
         algorithm = fed_avg(model, weighted_mean(), **settings)
     else:
-        algorithm = federated_dropout(model, weighted_mean(), width=setup.width, rescale=setup.rescale, **settings)
+        settings |= {"width": setup.width, "rescale": setup.rescale != "no"}
+        settings |= {} if setup.rescale == "no" else {"rescale_to": setup.rescale}
+        algorithm = federated_dropout(model, weighted_mean(), **settings)
     who, judged = random_cohort(CLIENTS, plan.cohort, seed), np.arange(JUDGED)
     with Simulation(
         federation, seed=seed, transform=setup.transform, largest_cohort=plan.cohort, evaluated=judged
