@@ -11,7 +11,7 @@ at which an accuracy is reached.
 
 print the tables of docs/results/fewer_bytes.md (need WARDROUND_DATA). `--keep FILE` writes every run to a file as it
 ends and takes from there what is done already (of a longer run its first rounds, which are the same), so that the study
-can be stopped and taken up again.
+can be stopped and taken up again. `--first-seed 5` goes on where five seeds were made; their kept file makes it ten.
 """
 
 import argparse
@@ -149,6 +149,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Bytes to the same accuracy; prints two tables.")
     parser.add_argument("--rounds", type=int, default=120)
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--methods", nargs="*", default=list(methods()), choices=list(methods()))
     parser.add_argument("--keep", type=Path)
     options = parser.parse_args()
@@ -157,7 +158,7 @@ def main() -> None:
     study = Study(options.rounds)
     found: dict[str, dict[int, dict[str, Any]]] = {}
     # Seed by seed, so that a study stopped early has pairs to compare.
-    for seed in range(options.seeds):
+    for seed in range(options.first_seed, options.first_seed + options.seeds):
         for name in ["FedAvg", *(one for one in options.methods if one != "FedAvg")]:
             key = {"method": name, "seed": seed, "rounds": options.rounds}
             run = taken_up(done, name, seed, options.rounds)

@@ -178,6 +178,14 @@ def test_rescaled_parts_are_sent_larger_and_their_updates_are_added_as_they_are(
     update = jax.tree.map(jnp.ones_like, whole)
     after = [one.server(state, Message({"update": update})) for one in (plain, doubled)]
     jax.tree.map(np.testing.assert_array_equal, *after)
+    # By the root where the spread is to stay: 2^(1/2) for 4 of 8 and 2 of 4 units.
+    by_root = federated_dropout(
+        network, weighted_mean(), width=0.5, selection="ordered", rescale=True, rescale_to="spread"
+    )
+    louder = by_root.broadcast(state).arrays["params"]
+    for name, array in whole.items():
+        times = 2**0.5 if name in ("dense_1/kernel", "dense_2/kernel") else 1.0
+        np.testing.assert_allclose(louder[name], times * array, rtol=1e-6)
     # Random parts are cut by the tailoring, by the same rule.
     drawn = federated_dropout(network, weighted_mean(), width=0.5, rescale=True)
     part = drawn.tailoring.cut(Message(dict(state)), 0, 0, jax.random.key(1)).arrays["params"]

@@ -101,3 +101,22 @@ def test_rescaled_parts_compute_on_average_what_the_whole_does():
     np.testing.assert_allclose(parts[0]["dense_1/kernel"], params["dense_1/kernel"][:3] * 5 / 3, rtol=1e-6)
     np.testing.assert_array_equal(parts[0]["dense_0/kernel"], params["dense_0/kernel"][:, :3])
     jax.tree.map(np.testing.assert_array_equal, part(range(5)), params)
+
+
+def test_parts_rescaled_by_the_root_are_on_average_as_loud_as_the_whole():
+    """Weights of both signs, one output a column: the square over outputs is 4 |h|^2, of 2 of 4 units half of it."""
+    signs = np.array([[1, 1, 1, 1], [1, -1, 1, -1], [1, 1, -1, -1], [1, -1, -1, 1]], np.float32)
+    model = mlp(Task((1,), tuple("abcd")), hidden=(4,))
+    params = {**numbers_for(model), "dense_1/kernel": signs}
+    counts, shown = unit_counts(model.units, params), np.array([1, 2, 3, 4], np.float32)
+
+    def mean_square(power):
+        squares = []
+        for kept in combinations(range(4), 2):
+            chosen = {"dense_0": jnp.array(kept)}
+            part = scale_inputs(model.units, cut_out(model.units, params, chosen), counts, chosen, power)
+            squares.append(np.square(shown[list(kept)] @ part["dense_1/kernel"]).sum())
+        return np.mean(squares)
+
+    assert np.square(shown @ signs).sum() == 4 * 30
+    np.testing.assert_allclose([mean_square(power) for power in (0.0, 0.5, 1.0)], [60, 120, 240], rtol=1e-6)

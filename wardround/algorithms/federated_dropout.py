@@ -11,6 +11,8 @@ computer is slow. `merge = "holders"` averages each number over the sites that h
 if the others had learned nothing there. Width 1 is FedAvg. With `rescale` a layer that comes behind n of N units takes
 what they send N / n times (as dropout does, Srivastava et al., JMLR 2014), so that a part computes about what the whole
 would, and the whole what its parts have learned to; updates are added as they are. The papers' parts are not rescaled.
+`rescale_to = "sums"` keeps a sum's mean so; `"spread"` takes the root of N / n, which keeps its square: with weights of
+both signs, as a deep network begins with, the first makes a part louder than the whole, layer after layer.
 
 Sends, trains and holds about width² of a dense model's numbers. A site never sees the whole model in a round; to judge
 or use it, it is sent whole. Where all sites hold the same units (rolling or ordered with one width) it works under a
@@ -36,6 +38,8 @@ LABEL = "Common model (dropout)"
 
 Width = Annotated[float, Bound(low=0, high=1, open_low=True)]
 Selection = Literal["random", "ordered", "rolling"]
+POWERS = {"sums": 1.0, "spread": 0.5}
+"""Of N / n."""
 
 
 def federated_dropout(
@@ -53,6 +57,7 @@ def federated_dropout(
     weights: Weights = "samples",
     server_learning_rate: Positive = 1.0,
     rescale: bool = False,
+    rescale_to: Literal["sums", "spread"] = "sums",
 ) -> Algorithm:
     """FedAvg on sub-models: each site trains a share (width) of every layer's units, drawn anew in every round."""
     plain = fed_avg(
@@ -79,7 +84,7 @@ def federated_dropout(
 
     def part_of(params: Params, kept: Mapping[str, Array]) -> Params:
         part = cut_out(units, params, kept)
-        return scale_inputs(units, part, counts, kept) if rescale else part
+        return scale_inputs(units, part, counts, kept, POWERS[rescale_to]) if rescale else part
 
     def widen(answer: Message, whole: Params, kept: Mapping[str, Array]) -> Message:
         """The answer with its update among zeros, and with how much it counts where."""

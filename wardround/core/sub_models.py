@@ -86,9 +86,11 @@ def cut_out(units: Units, params: Params, chosen: Chosen) -> Params:
     return small
 
 
-def scale_inputs(units: Units, small: Params, counts: Mapping[str, int], chosen: Chosen) -> Params:
-    """A sub-model whose layers take what comes from n of N units N / n times: sums are as large as in the whole.
+def scale_inputs(units: Units, small: Params, counts: Mapping[str, int], chosen: Chosen, power: float = 1.0) -> Params:
+    """A sub-model whose layers take what comes from n of N units (N / n)^power times.
 
+    With power 1 the mean of a sum over draws of units is the whole's; with 1/2, where weights are of both signs, the
+    mean of its square is, which power 1 would make N / n times as large, layer after layer.
     Arrays have what comes in along their last axis but one, as matrices and convolutions do.
     """
     axes, sizes = dict(units), sizes_of(chosen)
@@ -96,7 +98,7 @@ def scale_inputs(units: Units, small: Params, counts: Mapping[str, int], chosen:
     for name, array in small.items():
         before = axes.get(name, ())[-2:-1]
         if before and before[0] and sizes[before[0]] < counts[before[0]]:
-            found[name] = array * (counts[before[0]] / sizes[before[0]])
+            found[name] = array * (counts[before[0]] / sizes[before[0]]) ** power
     return found
 
 
