@@ -54,12 +54,12 @@ def rows_of(data: Federation, site: int, part: str) -> Pairs:
     return data.x[first : first + count].astype(np.float32) / 255, data.y[first : first + count]
 
 
-def trainer(model: Model, steps: int, seed: int) -> Callable[[Numbers, Numbers], Any]:
-    """From pairs to a trained U-Net: batches of 8 drawn at random, Adam, always from the same start."""
+def trainer(model: Model, steps: int) -> Callable[[Numbers, Numbers, int], Any]:
+    """From pairs and a seed to a trained U-Net: batches of 8 drawn at random, Adam; a seed is a start and an order."""
     optimizer = optax.adam(optax.cosine_decay_schedule(0.005, steps))
 
     @jax.jit
-    def train(x: Array, y: Array) -> Any:
+    def train(x: Array, y: Array, seed: int) -> Any:
         params = model.init(jax.random.key(seed))
 
         def step(index: Array, carry: Any) -> Any:
@@ -84,14 +84,15 @@ def judged(model: Model, params: Any, data: Federation) -> list[Numbers]:
     return found
 
 
-def judge(name: str, model: Model, train: Any, pairs: Pairs, size: int, data: Federation) -> float:
+def judge(name: str, model: Model, train: Any, pairs: Pairs, size: int, data: Federation, seed: int) -> float:
     """Train on the pairs, repeated or cut to `size` so that one program serves all, and tell the Dice."""
     began = time.process_time()
     at = np.random.default_rng(0).permutation(np.resize(np.arange(len(pairs[0])), max(size, len(pairs[0]))))[:size]
-    groups = judged(model, train(pairs[0][at], pairs[1][at]), data)
+    groups = judged(model, train(pairs[0][at], pairs[1][at], seed), data)
     told = {site: interval([one]) for site, one in zip(data.sites, groups, strict=True)}
     mean = interval(groups)
-    say({"trained on": name, "mean": mean, "sites": told, "processor_seconds": round(time.process_time() - began, 1)})
+    seconds = round(time.process_time() - began, 1)
+    say({"trained on": name, "seed": seed, "mean": mean, "sites": told, "processor_seconds": seconds})
     return mean[0]
 
 
@@ -169,17 +170,17 @@ def main() -> None:
     model = gan_u_net(data.task, filters=4, **crowd)
     plain = u_net(data.task, filters=4, depth=2, flip=True, brightness=0.1)
     sites, size = range(len(data.sites)), said.drawn * len(data.sites)
-    train = trainer(plain, said.steps, said.seed)
+    train = trainer(plain, said.steps)
     real = [rows_of(data, site, "train") for site in sites]
     pooled = np.concatenate([x for x, _ in real]), np.concatenate([y for _, y in real])
-    best = judge("real tiles", plain, train, pooled, size, data)
+    best = judge("real tiles", plain, train, pooled, size, data, said.seed)
     first, last, critics = train_generator(model, data, said)
     assert model.generation is not None
     generate = jax.jit(model.generation.generate)
     for name, params in (("drawn images", last), ("images drawn before training", first)):
         pairs = [generate(params, jnp.full(said.drawn, site), jax.random.key(100 + site)) for site in sites]
         x, y = (np.concatenate([np.asarray(one[place]) for one in pairs]) for place in (0, 1))
-        found = judge(name, plain, train, (x, y), size, data)
+        found = judge(name, plain, train, (x, y), size, data, said.seed)
         say({name: {"share of real": round(found / best, 4)}})
         for site in sites if params is last else ():
             drawn = x[site * said.drawn : (site + 1) * said.drawn]
