@@ -21,7 +21,7 @@ from wardround.core.errors import Refusal
 from wardround.models import convolutions
 from wardround.models.augmentation import Augmentation, Brightness, Degrees, Kept, with_augmentation
 from wardround.models.from_flax import RowLoss, cross_entropy, refuse_masks
-from wardround.models.images.pooling import largest_of_four
+from wardround.models.images.max_pool import largest_of_four
 from wardround.models.normalization import Normalization, from_normalized, normalized
 
 KERNEL = 5

@@ -24,7 +24,7 @@ from wardround.models.augmentation import Brightness
 from wardround.models.cnn import PatchConv
 from wardround.models.images.mask_augmentation import MaskAugmentation, with_mask_augmentation
 from wardround.models.images.mask_loss import LOSSES, MaskLoss
-from wardround.models.images.pooling import largest_of_four
+from wardround.models.images.max_pool import largest_of_four
 from wardround.models.normalization import Normalization, from_normalized, normalized
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from tests.support.images.folder import disc
 from wardround.core.contracts import Batch, Task
-from wardround.models.images.pooling import larger, largest_of_four
+from wardround.models.images.max_pool import larger, largest_of_four
 from wardround.models.images.u_net import u_net
 
 
