@@ -186,7 +186,6 @@ LONG: dict[str, tuple[str, ...]] = {  # by measured time
         "two_servers",
     ),
     "tests/contracts/test_judge.py::test_with_cells_of_one_patient_both_engines_tell_the_same": ("scaffold",),
-    # Without optimizations a U-Net's step is 0.004 off the one that users get, for which engines agree to 3e-8.
     "tests/contracts/test_masks.py::test_some_algorithms_learn_masks_in_both_engines": (
         "fed_avg-settings0",
         "fed_dg-settings1",

@@ -21,6 +21,7 @@ from wardround.core.errors import Refusal
 from wardround.models import convolutions
 from wardround.models.augmentation import Augmentation, Brightness, Degrees, Kept, with_augmentation
 from wardround.models.from_flax import RowLoss, cross_entropy, refuse_masks
+from wardround.models.images.max_pool import largest_of_four
 from wardround.models.normalization import Normalization, from_normalized, normalized
 
 KERNEL = 5
@@ -53,18 +54,6 @@ def same_margins(size: int) -> tuple[int, int]:
     """As TensorFlow pads: an odd margin is larger at the end."""
     total = max(0, (halved(size, True) - 1) * 2 + KERNEL - size)
     return total // 2, total - total // 2
-
-
-def largest_of_four(x: Array) -> Array:
-    """The largest value of every 2 x 2 window, by pairs; an odd last row or column is left out.
-
-    By pairs, since the gradient of a maximum over an axis divides by how many values equal it: where a compiler
-    computes these anew with other rounding, none does, and the gradient would be NaN.
-    """
-    rows, height, width, channels = x.shape
-    windows = x[:, : height // 2 * 2, : width // 2 * 2].reshape(rows, height // 2, 2, width // 2, 2, channels)
-    lines = jnp.maximum(windows[:, :, 0], windows[:, :, 1])
-    return jnp.maximum(lines[:, :, :, 0], lines[:, :, :, 1])
 
 
 class PainNetwork(nn.Module):  # type: ignore[misc]

@@ -24,6 +24,7 @@ from wardround.models.augmentation import Brightness
 from wardround.models.cnn import PatchConv
 from wardround.models.images.mask_augmentation import MaskAugmentation, with_mask_augmentation
 from wardround.models.images.mask_loss import LOSSES, MaskLoss
+from wardround.models.images.max_pool import largest_of_four
 from wardround.models.normalization import Normalization, from_normalized, normalized
 
 
@@ -46,25 +47,13 @@ class UNetwork(nn.Module):  # type: ignore[misc]
         for step in range(self.depth):
             x = self.level(x, self.filters << step, f"down_{step}", mask)
             passed.append(x)
-            x = halved(x)
+            x = largest_of_four(x)
         x = self.level(x, self.filters << self.depth, "middle", mask)
         for step in reversed(range(self.depth)):
             x = jnp.concatenate([passed[step], doubled(x)], axis=-1)
             x = self.level(x, self.filters << step, f"up_{step}", mask)
         outputs: Array = nn.Dense(1, name="mark")(x)[..., 0]
         return x if seen else outputs
-
-
-def halved(x: Array) -> Array:
-    """The largest value of every 2 x 2 window, by pairs.
-
-    The slope of `jnp.max` divides by how many values equal the largest; where the compiler rounds a value otherwise on
-    its way back, as after a normalization, none does, and the slope is no number.
-    """
-    rows, height, width, channels = x.shape
-    windows = x.reshape(rows, height // 2, 2, width // 2, 2, channels)
-    taller = jnp.maximum(windows[:, :, 0], windows[:, :, 1])
-    return jnp.maximum(taller[:, :, :, 0], taller[:, :, :, 1])
 
 
 def doubled(x: Array) -> Array:
