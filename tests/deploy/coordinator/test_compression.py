@@ -1,6 +1,7 @@
 """Compressed rounds over sites' real homes: the bytes of the simulation, and what is kept, refused and told."""
 
 import json
+import shutil
 import struct
 
 import jax
@@ -209,6 +210,13 @@ def test_measured_lines_become_part_of_what_is_approved(tmp_path):
     keep_lines(home, {"bo": 0.5, "elsewhere": 3.0})
     keep_lines(home, {"freetown": 8.0})
     assert known_lines(home) == {"bo": 0.5, "elsewhere": 3.0, "freetown": 8.0}
+    for damaged in ("{", "[1]", '{"bo": "fast"}', '{"bo": null}'):
+        (tmp_path / "coordinator" / "kept.json").write_bytes((home.path / "lines.json").read_bytes())
+        (home.path / "lines.json").write_text(damaged)
+        assert known_lines(home) == {}
+        keep_lines(home, {"bo": 0.5})
+        assert known_lines(home) == {"bo": 0.5}
+        (home.path / "lines.json").write_bytes((tmp_path / "coordinator" / "kept.json").read_bytes())
     first = enqueue(home, lined(), "ann")
     study, _ = read_submission(home.folder(first))
     assert study.transforms[0].settings["lines"] == {"bo": 0.5, "freetown": 8.0}
@@ -216,6 +224,13 @@ def test_measured_lines_become_part_of_what_is_approved(tmp_path):
     keep_lines(home, {"bo": 0.1})
     assert enqueue(home, lined(), "ann") == first
     assert enqueue(home, study, "ann") == first
+    # A file of another study that cannot be read, or is of another version, is in nobody's way.
+    for name, words in (("damaged", "{"), ("of another version", '{"study": {"later": 1}}'), ("empty", "[]")):
+        (home.path / "studies" / name).mkdir()
+        (home.path / "studies" / name / "study.json").write_text(words)
+    assert enqueue(home, lined(), "ann") == first
+    for name in ("damaged", "of another version", "empty"):
+        shutil.rmtree(home.path / "studies" / name)
     # What somebody says is not overruled, and is another study.
     other, _ = read_submission(home.folder(enqueue(home, lined(bo=2.0), "ann")))
     assert other.transforms[0].settings["lines"] == {"bo": 2.0, "freetown": 8.0}
