@@ -140,6 +140,26 @@ def test_links_before_it_cannot_make_an_answer_longer_or_the_noise_smaller():
         assert normal(without_it, 0.1 * (2**20 + math.sqrt(ENTRIES) / 2))
 
 
+@pytest.mark.parametrize("entry", [0.501, 0.499, 0.001])
+def test_no_grid_is_so_coarse_that_rounding_moves_a_sum_further_than_the_noise_knows(entry):
+    """The worst that a coordinator can choose: steps of 1 where every entry lies just above a half, and becomes 1.
+
+    An answer of length 0.501 sqrt(d) then moves the sum by sqrt(d); the noise is reckoned from length + sqrt(d) / 2.
+    Where all entries are rounded away the noise is no smaller for it. In a ring of 20 bits as in one of 64.
+    """
+    length, share = entry * math.sqrt(ENTRIES), 0.5
+    for link in (secure_sum(fraction_bits=0, bits=20, bound=2.0**12), secure_sum(fraction_bits=0)):
+        with_it, without_it = (
+            whole(jax.jit(link.at_site)(NOTHING, answer(given, length=length, share=share), KEY)).astype(float)
+            for given in (np.full(ENTRIES, entry), np.zeros(ENTRIES))
+        )
+        moved = with_it - without_it
+        assert set(moved) == ({1.0} if entry > 0.5 else {0.0})
+        deviation = share * (length + math.sqrt(ENTRIES) / 2)
+        assert np.std(without_it) == pytest.approx(deviation, rel=0.02)
+        assert np.linalg.norm(moved) * share <= deviation
+
+
 @pytest.mark.parametrize("length", [-1.0, np.nan, np.inf])
 def test_a_length_that_makes_no_sense_lets_nothing_out_without_noise(length):
     """A coordinator chooses the length where it adapts: whatever it sends, the noise must fit what leaves."""

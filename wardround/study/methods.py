@@ -8,7 +8,7 @@ from wardround.core.bounds import SiteNumbers
 from wardround.core.errors import Refusal
 from wardround.engine import registry
 from wardround.partners.choice import Rule
-from wardround.study.file import Settings, Study
+from wardround.study.file import Settings, Study, parse_study
 
 
 class Method(NamedTuple):
@@ -140,6 +140,20 @@ def site_settings(
                     raise Refusal(f"'{name}' must have a {meant}, not {number!r}", where=where, remedy="correct it")
             found[parameter.name] = numbers_by_site(said, sites)
     return found
+
+
+def without_numbers_of(study: Study, without: Sequence[str]) -> Study:
+    """The study with no number that is given for one of these sites by its name, as widths, lines and factors are."""
+    words = study.model_dump(mode="json")
+    for kind, table in (("algorithm", words["algorithm"]), *(("transform", one) for one in words["transforms"])):
+        for parameter in registry.find(kind, table["name"]).parameters:
+            said = table.get(parameter.name)
+            if SiteNumbers() in get_args(parameter.annotation) and isinstance(said, Mapping):
+                table[parameter.name] = {name: number for name, number in said.items() if name not in without}
+    if words.get("budget"):
+        factors = words["budget"]["sites"]
+        words["budget"]["sites"] = {name: factor for name, factor in factors.items() if name not in without}
+    return parse_study(words, where="--without")
 
 
 def numbers_by_site(said: Mapping[str, Any], sites: Sequence[str]) -> tuple[float, ...]:

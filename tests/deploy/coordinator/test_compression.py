@@ -1,6 +1,7 @@
 """Compressed rounds over sites' real homes: the bytes of the simulation, and what is kept, refused and told."""
 
 import json
+import shutil
 import struct
 
 import jax
@@ -13,8 +14,10 @@ from tests.support.in_process import NAMES, Consortium, die_at, study_of
 from tests.support.results import plain
 from wardround.cli.consortium.status import site_words
 from wardround.core.contracts import Message
+from wardround.core.errors import Refusal
 from wardround.deploy.coordinator.queue import enqueue, read_submission
 from wardround.deploy.coordinator.status import coordinator_status
+from wardround.deploy.coordinator.studies.amendment import without_sites
 from wardround.deploy.coordinator.studies.lines import keep_lines, known_lines
 from wardround.deploy.demo import make_coordinator
 from wardround.deploy.protocol.wire import decode, encode
@@ -22,6 +25,7 @@ from wardround.deploy.trust.transcript.handout import read_source
 from wardround.deploy.trust.transcript.replay import replay
 from wardround.runs.folder import RunFolder
 from wardround.study.methods import own_method
+from wardround.study.transform_chain import links_of
 from wardround.workflows.run import run
 
 SCHEMES = {
@@ -209,6 +213,13 @@ def test_measured_lines_become_part_of_what_is_approved(tmp_path):
     keep_lines(home, {"bo": 0.5, "elsewhere": 3.0})
     keep_lines(home, {"freetown": 8.0})
     assert known_lines(home) == {"bo": 0.5, "elsewhere": 3.0, "freetown": 8.0}
+    for damaged in ("{", "[1]", '{"bo": "fast"}', '{"bo": null}'):
+        (tmp_path / "coordinator" / "kept.json").write_bytes((home.path / "lines.json").read_bytes())
+        (home.path / "lines.json").write_text(damaged)
+        assert known_lines(home) == {}
+        keep_lines(home, {"bo": 0.5})
+        assert known_lines(home) == {"bo": 0.5}
+        (home.path / "lines.json").write_bytes((tmp_path / "coordinator" / "kept.json").read_bytes())
     first = enqueue(home, lined(), "ann")
     study, _ = read_submission(home.folder(first))
     assert study.transforms[0].settings["lines"] == {"bo": 0.5, "freetown": 8.0}
@@ -216,6 +227,13 @@ def test_measured_lines_become_part_of_what_is_approved(tmp_path):
     keep_lines(home, {"bo": 0.1})
     assert enqueue(home, lined(), "ann") == first
     assert enqueue(home, study, "ann") == first
+    # A file of another study that cannot be read, or is of another version, is in nobody's way.
+    for name, words in (("damaged", "{"), ("of another version", '{"study": {"later": 1}}'), ("empty", "[]")):
+        (home.path / "studies" / name).mkdir()
+        (home.path / "studies" / name / "study.json").write_text(words)
+    assert enqueue(home, lined(), "ann") == first
+    for name in ("damaged", "of another version", "empty"):
+        shutil.rmtree(home.path / "studies" / name)
     # What somebody says is not overruled, and is another study.
     other, _ = read_submission(home.folder(enqueue(home, lined(bo=2.0), "ann")))
     assert other.transforms[0].settings["lines"] == {"bo": 2.0, "freetown": 8.0}
@@ -235,6 +253,24 @@ def test_measured_lines_become_part_of_what_is_approved(tmp_path):
     told = {one["study"]: one["compression"] for one in coordinator_status(home)["studies"]}
     assert told[first] == ["Compression chosen for each site's line: none to and moderate from bo."]
     assert {len(notes) for study, notes in told.items() if study != first} == {0}
+
+
+def test_a_study_without_a_site_says_nothing_of_its_line_width_or_factor():
+    """Amended, and trained again after a withdrawal: else the new study would be refused for a site that is not there.
+
+    The lines of all sites are part of every study that is compressed by them, as the coordinator fills them in.
+    """
+    words = {"transforms": [{**BY_LINE, "lines": {"bo": 2.0, "kenema": 3.0}}], "budget": {"sites": {"bo": 20.0}}}
+    algorithm = {"name": "federated_dropout", "width": 0.5, "widths": {"bo": 1.0}}
+    more = {"model": {"name": "mlp", "hidden": [8]}, "deploy": {"sites": list(NAMES)}}
+    study = study_of("less", 1, algorithm=algorithm, **words, **more)
+    left = without_sites(study, ["bo"])
+    assert left.deploy.sites == ["freetown", "kenema"]
+    assert left.transforms[0].settings["lines"] == {"kenema": 3.0}
+    assert (left.algorithm.settings["widths"], left.budget.sites) == ({}, {})
+    links_of(left, left.deploy.sites)
+    with pytest.raises(Refusal, match="no site called 'bo'"):  # as it would be with its own words
+        links_of(study.model_copy(update={"deploy": left.deploy}), left.deploy.sites)
 
 
 def test_status_tells_the_line_of_a_site():

@@ -25,6 +25,7 @@ from wardround.deploy.trust.fingerprints import fingerprint
 from wardround.engine.registry import suggest_name
 from wardround.runs.json_files import read_json, write_json
 from wardround.study.file import Study, parse_study
+from wardround.study.methods import without_numbers_of
 from wardround.workflows.retrain import manifest_of, refuse_unknown, without_settings_of
 
 WHOLE = re.compile(rf".+-[0-9a-f]{{{DIGITS}}}")
@@ -215,7 +216,7 @@ def queue_without(folder: Path, without: Sequence[str], submitter: str | None = 
     present = study.participation.present
     if present is not None:
         present = {name: words for name, words in present.items() if name not in without} or None
-    new = without_settings_of(study, without).model_copy(
+    new = without_settings_of(without_numbers_of(study, without), without).model_copy(
         update={"deploy": deploy, "participation": study.participation.model_copy(update={"present": present})}
     )
     if new.partners is not None:  # they are no sites of the new study, so nothing is to be said about them

@@ -9,7 +9,7 @@ from typing import Any
 
 import jax
 
-from wardround.core.contracts import Algorithm, Message, Tree
+from wardround.core.contracts import Algorithm, Message, Transform, Tree
 from wardround.core.errors import Refusal
 from wardround.core.files import write_whole
 from wardround.deploy.fault_points import point
@@ -70,13 +70,13 @@ class KeptState:
         for old in versions_of(path)[:-KEPT_VERSIONS]:
             version_path(path, old).unlink(missing_ok=True)
 
-    def drop_carried(self, asked: Received[Any]) -> None:
+    def drop_carried(self, asked: Received[Any], transform: Transform) -> None:
         """At the end of a study: what was never sent is of no use any more, and shows what the site's answers hid.
 
         Left where the algorithm keeps something beside it, from which the site's own model follows.
         """
         path = self._first_path(asked)
-        if not jax.tree.leaves(self._starts.get(str(path), ())):
+        if transform.init_carried is not None and not jax.tree.leaves(self._starts.get(str(path), ())):
             for version in versions_of(path):
                 version_path(path, version).unlink(missing_ok=True)
 

@@ -103,6 +103,8 @@ class StudyWorker:
     kept: KeptState = field(init=False)
     _chains: dict[tuple[Transform, ...], Transform] = field(default_factory=dict)
     """The transforms of the last request as one."""
+    _links: Any = None
+    """The sites, and the transforms of the last request, found to be the approved ones."""
     _shapes: tuple[Mapping[str, Any], MessageShapes] | None = None
     """The last algorithm for the agreed task, and what its messages hold."""
 
@@ -290,8 +292,7 @@ class StudyWorker:
         model = Message({name: one for name, one in message.arrays.items() if name != "transcript"}, message.meta)
         recipe = from_json(asked.question.algorithm)
         keep_model(self, algorithm, self._params(algorithm, asked, model), asked.round, recipe)
-        if transform.init_carried is not None:
-            self.kept.drop_carried(asked)
+        self.kept.drop_carried(asked, transform)
         return (self.take_transcript(asked.study, message) if self.take_transcript else {}), Message({})
 
     def _make(self, recipe: Recipe) -> Any:
@@ -301,9 +302,11 @@ class StudyWorker:
         return make_from(in_own_cells(recipe, self.smallest_cell, self.table.images_each))
 
     def _method(self, asked: Received[Any]) -> tuple[Algorithm, Transform]:
-        # Each is checked by `allow`; that none was left out, or asked for in the place of another, is checked here.
+        # Each is checked by `allow`; here, that none was left out or asked for in the place of another.
         recipes = [from_json(one) for one in asked.question.transforms]
-        check_transforms(recipes, self.study, self.sites)
+        if self._links != (self.sites, recipes):
+            check_transforms(recipes, self.study, self.sites)
+            self._links = self.sites, recipes
         if asked.course is not None:
             refuse_course(self.study, asked)
         if asked.question.seed != self.study.study.seed:

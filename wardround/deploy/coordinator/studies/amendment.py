@@ -26,6 +26,7 @@ from wardround.deploy.home import CoordinatorHome
 from wardround.deploy.protocol.study_id import study_id
 from wardround.runs.json_files import read_json, write_json
 from wardround.study.file import Study, parse_study
+from wardround.study.methods import without_numbers_of
 
 ENDING = "ending.json"
 CANCELLED, AMENDED = "cancelled", "amended"
@@ -86,7 +87,7 @@ def without_sites(study: Study, without: Sequence[str]) -> Study:
     }
     present = study.participation.present
     kept = None if present is None else {name: said for name, said in present.items() if name not in without} or None
-    new = study.model_copy(
+    new = without_numbers_of(study, without).model_copy(
         update={
             "deploy": study.deploy.model_copy(update=update),
             "participation": study.participation.model_copy(update={"present": kept}),

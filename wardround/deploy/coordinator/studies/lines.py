@@ -5,8 +5,11 @@ approve. Whoever submits the same study again means the one that is there, whate
 """
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from math import inf
 from typing import Any
 
+from wardround.core.errors import Refusal
 from wardround.deploy.home import CoordinatorHome
 from wardround.runs.json_files import read_json, write_json
 from wardround.study.file import Named, Study, parse_study
@@ -34,9 +37,14 @@ def keep_lines(home: CoordinatorHome, found: Mapping[str, float]) -> None:
 
 
 def known_lines(home: CoordinatorHome) -> dict[str, float]:
-    """Megabits a second of every site whose line has shown its speed."""
-    path = home.path / FILE
-    return {str(site): float(speed) for site, speed in read_json(path, "delete it").items()} if path.exists() else {}
+    """Megabits a second of every site whose line has shown its speed; none from a file that is not ours any more.
+
+    What is lost is measured again, and neither the coordinator's status nor a study may wait for that.
+    """
+    with suppress(Refusal, AttributeError, TypeError, ValueError):
+        said = read_json(home.path / FILE, "delete it") if (home.path / FILE).exists() else {}
+        return {str(site): float(speed) for site, speed in said.items() if 0 < float(speed) < inf}
+    return {}
 
 
 def with_lines(study: Study, home: CoordinatorHome) -> Study:
@@ -44,9 +52,12 @@ def with_lines(study: Study, home: CoordinatorHome) -> Study:
     if all(one.name != BY_LINE for one in study.transforms):
         return study
     for path in sorted((home.path / "studies").glob("*/study.json")):
-        there = parse_study(read_json(path, "queue the study again")["study"], where=str(path))
-        if is_meant_with(study, there):
-            return there
+        with suppress(
+            Refusal, KeyError, TypeError
+        ):  # another study's file, which may be of another version, or damaged
+            there = parse_study(read_json(path, "queue the study again")["study"], where=str(path))
+            if is_meant_with(study, there):
+                return there
     known = {site: speed for site, speed in known_lines(home).items() if site in study.deploy.sites}
     return replaced(study, lambda said: {**known, **said})
 
