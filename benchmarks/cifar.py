@@ -138,8 +138,8 @@ def looks_of(rounds: int) -> list[int]:
     return sorted({max(1, rounds // 2), rounds})
 
 
-def activations(params: Params, x: Any) -> np.ndarray[Any, Any]:
-    """The root mean square of what each layer shows, by the compiler's own convolution."""
+def activations(params: Params, x: Any) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """The root mean square of what each layer shows, by the compiler's own convolution; and the outputs."""
     found, shown = [], 4.0 * (jnp.asarray(x) - 0.5)
     last = len(KERNELS) - 1
     for index, stride in enumerate(STRIDES):
@@ -149,13 +149,18 @@ def activations(params: Params, x: Any) -> np.ndarray[Any, Any]:
         shown = shown + params[f"conv_{index}/bias"]
         shown = shown if index == last else jax.nn.relu(shown)
         found.append(float(jnp.sqrt(jnp.mean(jnp.square(shown)))))
-    return np.array(found)
+    outputs = np.asarray(jnp.mean(shown, axis=(1, 2)))
+    return np.array(found), outputs - outputs.mean(axis=0)
 
 
 def print_scales(federation: Any, plan: Plan, seeds: int, width: float = 0.75) -> None:
-    """Activations of untrained parts in times of the whole model's, layer by layer (geometric means)."""
+    """Activations of untrained parts in times of the whole model's, layer by layer (geometric means).
+
+    The last column: the correlation over pictures of a part's outputs with the whole's.
+    """
     model, x = all_conv(federation.task, filters=plan.filters), intensities(federation.x[:50])
     found: dict[str, list[np.ndarray[Any, Any]]] = {}
+    alike: dict[str, list[float]] = {}
     for seed in range(seeds):
         whole = model.init(jax.random.key(seed))
         counts = unit_counts(model.units, whole)
@@ -163,18 +168,22 @@ def print_scales(federation: Any, plan: Plan, seeds: int, width: float = 0.75) -
         chosen = {
             layer: jnp.array(np.sort(rng.permutation(count)[: round(width * count)])) for layer, count in counts.items()
         }
-        part, usual = cut_out(model.units, whole, chosen), activations(whole, x)
+        part, (usual, outputs) = cut_out(model.units, whole, chosen), activations(whole, x)
         for name, times in (("as it is", 1.0), ("N / n", 1 / width), ("root of N / n", width**-0.5)):
             larger = {
                 key: array * times if key.endswith("kernel") and not key.startswith("conv_0") else array
                 for key, array in part.items()
             }
-            found.setdefault(name, []).append(activations(larger, x) / usual)
-    print("| taken from n of N filters | " + " | ".join(f"layer {one + 1}" for one in range(len(KERNELS))) + " |")
-    print("|---|" + "---|" * len(KERNELS))
+            own, told = activations(larger, x)
+            found.setdefault(name, []).append(own / usual)
+            alike.setdefault(name, []).append(float(np.corrcoef(told.ravel(), outputs.ravel())[0, 1]))
+    print(
+        "| taken from n of N filters | " + " | ".join(f"layer {one + 1}" for one in range(len(KERNELS))) + " | alike |"
+    )
+    print("|---|" + "---|" * (len(KERNELS) + 1))
     for name, ratios in found.items():
         means = np.exp(np.mean(np.log(ratios), axis=0))
-        print(f"| {name} | " + " | ".join(f"{one:.2f}" for one in means) + " |")
+        print(f"| {name} | " + " | ".join(f"{one:.2f}" for one in means) + f" | {np.mean(alike[name]):.2f} |")
 
 
 def print_table(found: Mapping[str, list[dict[str, Any]]], plan: Plan) -> None:
