@@ -17,6 +17,7 @@ cifar10. `--setups` names single rows, `--keep FILE` writes every run as it ends
 
 import argparse
 import json
+import math
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -31,6 +32,7 @@ from wardround.algorithms.fed_avg import fed_avg
 from wardround.algorithms.federated_dropout import federated_dropout
 from wardround.core.chain import chain
 from wardround.core.contracts import Params, Transform, intensities
+from wardround.core.errors import Diverged
 from wardround.core.sub_models import cut_out, unit_counts
 from wardround.data.datasets.images.cifar10 import cifar10
 from wardround.engine.participation import random_cohort
@@ -107,7 +109,7 @@ STUDIES: Mapping[str, tuple[str, ...]] = {
 
 
 def run(federation: Any, setup: Setup, plan: Plan, seed: int) -> dict[str, Any]:
-    """Accuracy and loss after half of the rounds and after all."""
+    """Accuracy and loss after half of the rounds and after all; none where training diverged before."""
     model = all_conv(federation.task, filters=plan.filters)
     settings: dict[str, Any] = {"learning_rate": plan.rate, "batch_size": 10}
     if setup.width == 1.0:
@@ -125,7 +127,13 @@ def run(federation: Any, setup: Setup, plan: Plan, seed: int) -> dict[str, Any]:
         accuracies, losses, done = [], [], 0
         for look in looks_of(plan.rounds):
             some = [(number, who.cohort(number)) for number in range(done + 1, look + 1)]
-            progress, _ = engine.train(algorithm, progress, some)
+            try:
+                progress, _ = engine.train(algorithm, progress, some)
+            except Diverged as why:
+                print(f"  {why}", file=sys.stderr, flush=True)
+                missing = len(looks_of(plan.rounds)) - len(accuracies)
+                accuracies, losses = accuracies + missing * [math.nan], losses + missing * [math.nan]
+                break
             quality = engine.judge(algorithm, progress, "test")
             accuracies.append(quality.accuracy)
             losses.append(quality.mean_loss)
@@ -194,7 +202,8 @@ def print_table(found: Mapping[str, list[dict[str, Any]]], plan: Plan) -> None:
     print("|---|---|---|---|" + "---|" * (len(looks_of(plan.rounds)) + 2))
     for name, runs in found.items():
         sent = " | ".join(f"{plain[0][way] / runs[0][way]:.1f} ×" for way in ("bytes_down", "bytes_up"))
-        right = " | ".join(f"{100 * one:.1f} %" for one in np.mean([one["accuracies"] for one in runs], axis=0))
+        means = np.mean([one["accuracies"] for one in runs], axis=0)
+        right = " | ".join("diverged" if np.isnan(one) else f"{100 * one:.1f} %" for one in means)
         by_seed = {one["seed"]: one["accuracies"][-1] for one in plain}
         apart = [100 * (one["accuracies"][-1] - by_seed[one["seed"]]) for one in runs if one["seed"] in by_seed]
         told = "" if name == "uncompressed" else ", ".join(f"{one:+.1f}" for one in apart)
