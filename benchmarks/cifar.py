@@ -124,7 +124,9 @@ def run(federation: Any, setup: Setup, plan: Plan, seed: int) -> dict[str, Any]:
     ) as engine:
         progress = engine.begin(algorithm, model.init(jax.random.key(seed)))
         sent, returned = engine.message_bytes(algorithm, progress)
-        accuracies, losses, done = [], [], 0
+        accuracies: list[float] = []
+        losses: list[float] = []
+        done = 0
         for look in looks_of(plan.rounds):
             some = [(number, who.cohort(number)) for number in range(done + 1, look + 1)]
             try:
