@@ -137,7 +137,7 @@ def run(federation: Any, setup: Setup, plan: Plan, seed: int) -> dict[str, Any]:
                 accuracies, losses = accuracies + missing * [math.nan], losses + missing * [math.nan]
                 break
             quality = engine.judge(algorithm, progress, "test")
-            accuracies.append(quality.accuracy)
+            accuracies.append(math.nan if quality.accuracy is None else quality.accuracy)
             losses.append(quality.mean_loss)
             done = look
             print(f"  round {look}: {accuracies[-1]:.4f}, loss {losses[-1]:.3f}", file=sys.stderr, flush=True)
