@@ -64,7 +64,7 @@ def test_a_study_says_its_operating_point(tmp_path: Path) -> None:
     assert point is not None
     assert (point.rule, point.target) == ("sensitivity", 0.9)
     for wrong in ({}, {"sensitivity": 0.9, "threshold": 0.2}):
-        with pytest.raises(Refusal, match="give one of sensitivity, specificity, net_benefit and threshold"):
+        with pytest.raises(Refusal, match="Give one of sensitivity, specificity, net_benefit and threshold"):
             study_of(tmp_path, evaluation={"operating_point": wrong})
     with pytest.raises(Refusal, match="sensitivity"):
         study_of(tmp_path, evaluation={"operating_point": {"sensitivity": 1.2}})
