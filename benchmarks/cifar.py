@@ -208,7 +208,7 @@ def print_table(found: Mapping[str, list[dict[str, Any]]], plan: Plan) -> None:
         right = " | ".join("diverged" if np.isnan(one) else f"{100 * one:.1f} %" for one in means)
         by_seed = {one["seed"]: one["accuracies"][-1] for one in plain}
         apart = [100 * (one["accuracies"][-1] - by_seed[one["seed"]]) for one in runs if one["seed"] in by_seed]
-        told = "" if name == "uncompressed" else ", ".join(f"{one:+.1f}" for one in apart)
+        told = "" if name == "uncompressed" else ", ".join(f"{one:+.1f}" for one in apart if not np.isnan(one))
         loss = np.mean([one["losses"][-1] for one in runs])
         print(f"| {name} | {len(runs)} | {sent} | {right} | {told} | {loss:.3f} |", flush=True)
 
