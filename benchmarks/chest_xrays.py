@@ -23,6 +23,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from benchmarks.kept_runs import read_runs
 from wardround.aggregators.class_weighted import class_weighted
 from wardround.aggregators.majority_mean import majority_mean
 from wardround.aggregators.median import median
@@ -187,7 +188,7 @@ def main() -> None:
     said = parser.parse_args()
     splits = [pneumonia_mnist(sites=said.sites, alpha=said.alpha, seed=seed) for seed in range(said.seeds)]
     kept: Path | None = said.keep
-    runs = [json.loads(line) for line in kept.read_text().splitlines()] if kept is not None and kept.exists() else []
+    runs = read_runs(kept)
     for run in trained(said, splits, runs):
         runs.append(run)
         if kept is not None:

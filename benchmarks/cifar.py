@@ -27,6 +27,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from benchmarks.kept_runs import read_runs
 from wardround.aggregators.weighted_mean import weighted_mean
 from wardround.algorithms.fed_avg import fed_avg
 from wardround.algorithms.federated_dropout import federated_dropout
@@ -226,7 +227,7 @@ def main() -> None:
     options = parser.parse_args()
     plan = Plan(options.rounds, options.cohort, options.filters, options.rate)
     kept: Path | None = options.keep
-    done = [json.loads(line) for line in kept.read_text().splitlines()] if kept and kept.exists() else []
+    done = read_runs(kept)
     federation = cifar10(clients=CLIENTS)
     if options.study == "scales":
         print_scales(federation, plan, options.repeats)

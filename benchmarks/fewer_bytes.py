@@ -23,6 +23,7 @@ import jax
 import numpy as np
 from scipy.stats import t
 
+from benchmarks.kept_runs import read_runs
 from wardround.aggregators.weighted_mean import weighted_mean
 from wardround.algorithms.fed_avg import fed_avg
 from wardround.algorithms.federated_dropout import federated_dropout
@@ -154,7 +155,7 @@ def main() -> None:
     parser.add_argument("--keep", type=Path)
     options = parser.parse_args()
     kept: Path | None = options.keep
-    done = [json.loads(line) for line in kept.read_text().splitlines()] if kept and kept.exists() else []
+    done = read_runs(kept)
     study = Study(options.rounds)
     found: dict[str, dict[int, dict[str, Any]]] = {}
     # Seed by seed, so that a study stopped early has pairs to compare.

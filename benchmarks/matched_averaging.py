@@ -22,6 +22,7 @@ import jax
 import numpy as np
 from scipy import stats
 
+from benchmarks.kept_runs import read_runs
 from wardround.aggregators.weighted_mean import weighted_mean
 from wardround.algorithms.baselines.local import local
 from wardround.algorithms.fed_avg import fed_avg
@@ -199,7 +200,7 @@ def main() -> None:
     setting = CASES[said.case]
     setting = setting._replace(epochs=said.epochs or setting.epochs, sweeps=said.sweeps or setting.sweeps)
     kept: Path | None = said.keep
-    done = [json.loads(line) for line in kept.read_text().splitlines()] if kept and kept.exists() else []
+    done = read_runs(kept)
     found = []
     for seed in said.seeds or range(setting.seeds):
         one = next((old for old in done if old["seed"] == seed), None)

@@ -21,6 +21,7 @@ import jax
 import numpy as np
 from scipy import stats
 
+from benchmarks.kept_runs import read_runs, write_runs
 from wardround.aggregators.weighted_mean import weighted_mean
 from wardround.algorithms.fed_avg import fed_avg
 from wardround.algorithms.images.fed_bn import fed_bn
@@ -141,12 +142,9 @@ def main() -> None:
     parser.add_argument("--keep", type=Path, help="a file that has every run as it ends, and is gone on from")
     said = parser.parse_args()
     kept: Path | None = said.keep
-    runs = [json.loads(line) for line in kept.read_text().splitlines()] if kept is not None and kept.exists() else []
-    for run in trained(said, runs):
+    runs = read_runs(kept)
+    for run in write_runs(trained(said, runs), kept):
         runs.append(run)
-        if kept is not None:
-            with kept.open("a") as file:
-                file.write(json.dumps(run) + "\n")
         print(json.dumps(run), flush=True)
     seconds = round(sum(one["processor_seconds"] for one in runs), 1)
     told = {"seeds": said.seeds, "rounds": said.rounds, "processor_seconds": seconds}

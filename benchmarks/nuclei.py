@@ -18,6 +18,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from benchmarks.kept_runs import read_runs, write_runs
 from wardround.aggregators.weighted_mean import weighted_mean
 from wardround.algorithms.baselines.centralized import centralized
 from wardround.algorithms.baselines.local import local
@@ -181,12 +182,9 @@ def main() -> None:
     parser.add_argument("--keep", type=Path, help="a file that has every run as it ends, and is gone on from")
     said = parser.parse_args()
     kept: Path | None = said.keep
-    runs = [json.loads(line) for line in kept.read_text().splitlines()] if kept is not None and kept.exists() else []
-    for run in trained(said, runs):
+    runs = read_runs(kept)
+    for run in write_runs(trained(said, runs), kept):
         runs.append(run)
-        if kept is not None:
-            with kept.open("a") as file:
-                file.write(json.dumps(run) + "\n")
         words = {key: value for key, value in run.items() if key != "dice"}
         means = {site: round(float(np.mean(dice)), 3) for site, dice in run["dice"].items()}
         print(json.dumps({**words, "dice": means}), flush=True)
