@@ -23,7 +23,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from benchmarks.kept_runs import read_runs
+from benchmarks.kept_runs import read_runs, write_runs
 from wardround.aggregators.class_weighted import class_weighted
 from wardround.aggregators.majority_mean import majority_mean
 from wardround.aggregators.median import median
@@ -189,11 +189,8 @@ def main() -> None:
     splits = [pneumonia_mnist(sites=said.sites, alpha=said.alpha, seed=seed) for seed in range(said.seeds)]
     kept: Path | None = said.keep
     runs = read_runs(kept)
-    for run in trained(said, splits, runs):
+    for run in write_runs(trained(said, splits, runs), kept):
         runs.append(run)
-        if kept is not None:
-            with kept.open("a") as file:
-                file.write(json.dumps(run) + "\n")
         losses = {look["rounds"]: look["loss"] for look in run["looks"]}
         print(json.dumps({key: value for key, value in run.items() if key != "looks"} | {"losses": losses}), flush=True)
     said.keep = None if kept is None else str(kept)
